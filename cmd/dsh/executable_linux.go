@@ -1,0 +1,4 @@
+package main
+
+// executable is the program itself, also when its file was replaced since.
+func executable() string { return "/proc/self/exe" }

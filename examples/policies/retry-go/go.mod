@@ -1,0 +1,3 @@
+module retry-go
+
+go 1.24

@@ -1,0 +1,37 @@
+;; Calls the host function that the config's "function" begins (l, s, g, p or
+;; e) with the config's "argument", and answers with its answer.
+(module
+  (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
+  (import "extism:host/env" "length" (func $length (param i64) (result i64)))
+  (import "extism:host/env" "load_u8" (func $load_u8 (param i64) (result i32)))
+  (import "extism:host/env" "store_u8" (func $store_u8 (param i64 i32)))
+  (import "extism:host/env" "config_get" (func $config_get (param i64) (result i64)))
+  (import "extism:host/env" "output_set" (func $output_set (param i64 i64)))
+  (import "dsh:policy/v1" "log_read" (func $log_read (param i64) (result i64)))
+  (import "dsh:policy/v1" "surface_read" (func $surface_read (param i64) (result i64)))
+  (import "dsh:policy/v1" "state_get" (func $state_get (param i64) (result i64)))
+  (import "dsh:policy/v1" "state_put" (func $state_put (param i64) (result i64)))
+  (import "dsh:policy/v1" "emit" (func $emit (param i64) (result i64)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "function")
+  (data (i32.const 16) "argument")
+  ;; The value of the config's key of eight letters at $at.
+  (func $config (param $at i32) (result i64) (local $b i64) (local $i i32)
+    (local.set $b (call $alloc (i64.const 8)))
+    (loop $copy
+      (call $store_u8
+        (i64.add (local.get $b) (i64.extend_i32_u (local.get $i)))
+        (i32.load8_u (i32.add (local.get $at) (local.get $i))))
+      (br_if $copy (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 8))))
+    (call $config_get (local.get $b)))
+  (func $call (param $f i32) (param $argument i64) (result i64)
+    (if (i32.eq (local.get $f) (i32.const 108)) (then (return (call $log_read (local.get $argument)))))
+    (if (i32.eq (local.get $f) (i32.const 115)) (then (return (call $surface_read (local.get $argument)))))
+    (if (i32.eq (local.get $f) (i32.const 103)) (then (return (call $state_get (local.get $argument)))))
+    (if (i32.eq (local.get $f) (i32.const 112)) (then (return (call $state_put (local.get $argument)))))
+    (call $emit (local.get $argument)))
+  (func (export "recover") (result i32) (local $answer i64)
+    (local.set $answer (call $call (call $load_u8 (call $config (i32.const 0))) (call $config (i32.const 16))))
+    (call $output_set (local.get $answer) (call $length (local.get $answer)))
+    (i32.const 0))
+)

@@ -1,0 +1,49 @@
+;; Looks for arguments, variables, files and a socket, and traps if there are
+;; any.
+(module
+  (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
+  (import "extism:host/env" "store_u8" (func $store_u8 (param i64 i32)))
+  (import "extism:host/env" "store_u64" (func $store_u64 (param i64 i64)))
+  (import "extism:host/env" "output_set" (func $output_set (param i64 i64)))
+  (import "wasi_snapshot_preview1" "args_sizes_get" (func $args (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "environ_sizes_get" (func $environ (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_prestat_get" (func $prestat (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_open" (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "sock_accept" (func $accept (param i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  ;; Copies bytes of the module's memory into a block of the kernel's.
+  (func $block (param $at i32) (param $n i32) (result i64) (local $b i64) (local $i i32)
+    (local.set $b (call $alloc (i64.extend_i32_u (local.get $n))))
+    (block $tail
+      (loop $words
+        (br_if $tail (i32.gt_u (i32.add (local.get $i) (i32.const 8)) (local.get $n)))
+        (call $store_u64
+          (i64.add (local.get $b) (i64.extend_i32_u (local.get $i)))
+          (i64.load (i32.add (local.get $at) (local.get $i))))
+        (local.set $i (i32.add (local.get $i) (i32.const 8)))
+        (br $words)))
+    (block $done
+      (loop $copy
+        (br_if $done (i32.ge_u (local.get $i) (local.get $n)))
+        (call $store_u8
+          (i64.add (local.get $b) (i64.extend_i32_u (local.get $i)))
+          (i32.load8_u (i32.add (local.get $at) (local.get $i))))
+        (local.set $i (i32.add (local.get $i) (i32.const 1)))
+        (br $copy)))
+    (local.get $b))
+  (func $answer (param $at i32) (param $n i32) (result i32)
+    (call $output_set (call $block (local.get $at) (local.get $n)) (i64.extend_i32_u (local.get $n)))
+    (i32.const 0))
+  (data (i32.const 0) "{\22kind\22:\22delegate\22}")
+  (data (i32.const 300) "/etc/passwd")
+  (func (export "recover") (result i32)
+    (if (call $args (i32.const 400) (i32.const 404)) (then unreachable))
+    (if (i32.load (i32.const 400)) (then unreachable))
+    (if (call $environ (i32.const 400) (i32.const 404)) (then unreachable))
+    (if (i32.load (i32.const 400)) (then unreachable))
+    (if (i32.eqz (call $prestat (i32.const 3) (i32.const 400))) (then unreachable))
+    (if (i32.eqz (call $open (i32.const 3) (i32.const 0) (i32.const 300) (i32.const 11) (i32.const 0) (i64.const -1) (i64.const -1) (i32.const 0) (i32.const 400))) (then unreachable))
+    (if (i32.eqz (call $open (i32.const -100) (i32.const 0) (i32.const 300) (i32.const 11) (i32.const 0) (i64.const -1) (i64.const -1) (i32.const 0) (i32.const 400))) (then unreachable))
+    (if (i32.eqz (call $accept (i32.const 3) (i32.const 0) (i32.const 400))) (then unreachable))
+    (call $answer (i32.const 0) (i32.const 19)))
+)

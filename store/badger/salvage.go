@@ -1,0 +1,261 @@
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	db "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+	"github.com/dgraph-io/badger/v4/table"
+	"github.com/dgraph-io/badger/v4/y"
+
+	"github.com/dsh-agent/dsh"
+)
+
+// A Salvaged says what was made of a database that could not be opened.
+type Salvaged struct {
+	Aside   string // the folder in which the old database is, all of it
+	Tables  int    // that it had
+	Damaged int    // of these, those of which a part or all could not be read
+	Entries int    // that are in the new database by them
+}
+
+// Salvage puts a database that cannot be opened aside and makes a new one of
+// all that can be read of its tables and logs. What it has of a session need
+// not be whole: reads find that as everywhere, and [Log.SetAside] mends it. The
+// folder must not be open.
+func Salvage(dir string, o Options) (s Salvaged, err error) {
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return s, folderError(dir, err)
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return s, folderError(dir, err)
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
+	l := newLog(dir, o.withDefaults(), lock)
+	if err := l.openBox(filepath.Join(dir, "log")); err != nil {
+		return s, err
+	}
+	if l.heads, err = openHeads(filepath.Join(dir, "heads"), l.box, false, l.o.Warn); err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, l.heads.f.Close()) }()
+	if s.Aside, err = l.moveAside(); err != nil {
+		return s, err
+	}
+	v := salvage{log: l, from: s.Aside, latest: map[string]version{}, sessions: map[dsh.SessionID]bool{}}
+	err = v.run()
+	s.Tables, s.Damaged, s.Entries = len(v.tables), len(v.damaged), v.entries
+	return s, err
+}
+
+// moveAside moves the database away, with what says how it was, and puts its
+// logs into the place of a new one. Bodies get a second name: those that the
+// new database does not name are deleted some time.
+func (l *Log) moveAside() (string, error) {
+	if err := makeFolder(filepath.Join(l.dir, repairedFolder)); err != nil {
+		return "", err
+	}
+	base := filepath.Join(l.dir, "log")
+	to := filepath.Join(l.dir, repairedFolder, "log."+time.Now().UTC().Format("20060102-150405.000"))
+	if err := os.Rename(base, to); err != nil {
+		return "", err
+	}
+	for _, name := range []string{closedFile, manifestCopy} {
+		if err := os.Rename(filepath.Join(l.dir, name), filepath.Join(to, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return to, err
+		}
+	}
+	if err := l.linkBodies(filepath.Join(to, "bodies")); err != nil {
+		return to, err
+	}
+	if err := makeFolder(base); err != nil {
+		return to, err
+	}
+	logs, err := filepath.Glob(filepath.Join(to, "*.mem"))
+	for _, name := range logs {
+		var b []byte
+		if b, err = os.ReadFile(name); err == nil && len(b) > 0 {
+			err = os.WriteFile(filepath.Join(base, filepath.Base(name)), b, 0o600)
+		}
+		if err != nil {
+			break
+		}
+	}
+	return to, errors.Join(err, syncDir(base), syncDir(l.dir))
+}
+
+func (l *Log) linkBodies(to string) error {
+	entries, err := os.ReadDir(l.bodies.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = makeFolder(to)
+	}
+	for _, e := range entries {
+		if err != nil {
+			break
+		}
+		err = os.Link(filepath.Join(l.bodies.dir, e.Name()), filepath.Join(to, e.Name()))
+	}
+	return err
+}
+
+// A version is the newest one that the tables have of a key.
+type version struct {
+	ts   uint64
+	gone bool
+}
+
+// A salvage reads tables without the list of them.
+type salvage struct {
+	log      *Log
+	from     string
+	tables   []string
+	damaged  map[string]bool
+	latest   map[string]version
+	sessions map[dsh.SessionID]bool // that have a record, or a mark in the heads file
+	entries  int
+}
+
+func (s *salvage) run() (err error) {
+	if s.tables, err = filepath.Glob(filepath.Join(s.from, "*.sst")); err != nil {
+		return err
+	}
+	s.damaged = map[string]bool{}
+	database, err := openTwice(databaseOptions(filepath.Join(s.log.dir, "log"), findings{}))
+	if err != nil {
+		return damaged(s.log.dir, err)
+	}
+	defer func() { err = errors.Join(err, s.log.guard(database.Close)) }()
+	for _, name := range s.tables {
+		s.each(name, s.note)
+	}
+	if err := s.overlay(database); err != nil {
+		return err
+	}
+	err = s.log.heads.each(func(known map[dsh.SessionID]mark, _ fingerprint) error {
+		for id := range known {
+			s.sessions[id] = true
+		}
+		return nil
+	})
+	batch := database.NewWriteBatch()
+	defer batch.Cancel()
+	for _, name := range s.tables {
+		s.each(name, func(key string, ts uint64, gone bool, value []byte) {
+			if v, ok := s.latest[key]; err == nil && ok && v.ts == ts && !gone && s.wanted(key) {
+				err = batch.Set([]byte(key), value)
+				s.entries++
+				delete(s.latest, key)
+			}
+		})
+	}
+	return errors.Join(err, batch.Flush())
+}
+
+// note remembers the newest version of a key.
+func (s *salvage) note(key string, ts uint64, gone bool, _ []byte) {
+	if v, ok := s.latest[key]; !ok || ts > v.ts {
+		s.latest[key] = version{ts, gone}
+	}
+	if id, ok := strings.CutPrefix(key, prefixRecord); ok {
+		s.sessions[dsh.SessionID(id)] = !s.latest[key].gone
+	}
+}
+
+// overlay takes the keys that the logs have, which are newer than the tables,
+// out of what is salvaged from these.
+func (s *salvage) overlay(database *db.DB) error {
+	return database.View(func(txn *db.Txn) error {
+		o := db.DefaultIteratorOptions
+		o.PrefetchValues, o.AllVersions = false, true
+		it := txn.NewIterator(o)
+		defer it.Close()
+		met := map[string]bool{}
+		for it.Rewind(); it.Valid(); it.Next() {
+			key := string(it.Item().Key())
+			delete(s.latest, key)
+			if id, ok := strings.CutPrefix(key, prefixRecord); ok && !met[key] { // the newest comes first
+				s.sessions[dsh.SessionID(id)] = !it.Item().IsDeletedOrExpired()
+			}
+			met[key] = true
+		}
+		return nil
+	})
+}
+
+// wanted leaves out what was removed: a session without a record and without a
+// mark.
+func (s *salvage) wanted(key string) bool {
+	for _, prefix := range []string{prefixEvent, prefixBody} {
+		rest, ok := strings.CutPrefix(key, prefix)
+		if !ok {
+			continue
+		}
+		if prefix == prefixBody {
+			_, rest, _ = strings.Cut(rest, "|")
+		}
+		if len(rest) < 9 {
+			return false
+		}
+		return s.sessions[dsh.SessionID(rest[:len(rest)-9])]
+	}
+	return true
+}
+
+// each reads a table as far as it can be read.
+func (s *salvage) each(name string, f func(key string, ts uint64, gone bool, value []byte)) {
+	if err := eachEntry(name, f); err != nil {
+		if !s.damaged[name] {
+			s.log.o.Warn(fmt.Errorf("%s cannot be read, or not to its end: %s", name, oneLine(err)))
+		}
+		s.damaged[name] = true
+	}
+}
+
+func eachEntry(name string, f func(key string, ts uint64, gone bool, value []byte)) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = gaveUp(r)
+		}
+	}()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	t, err := table.OpenInMemoryTable(b, 1, &table.Options{Compression: options.None, ChkMode: options.OnBlockRead})
+	if err != nil {
+		return err
+	}
+	n := uint64(0)
+	it := t.NewIterator(0)
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for it.Rewind(); it.Valid(); it.Next() {
+		v := it.Value()
+		if v.Meta&pointerBit != 0 { // into the value log, where nothing is
+			continue
+		}
+		gone := v.Meta&deletedBit != 0
+		f(string(y.ParseKey(it.Key())), y.ParseTs(it.Key()), gone, append([]byte(nil), v.Value...))
+		n++
+	}
+	if want := uint64(t.KeyCount()); n != want { // the iterator ends without a word
+		return fmt.Errorf("%d of its %d entries can be read", n, want)
+	}
+	return nil
+}
+
+// Badger's marks of a key that was deleted, and of a value that is elsewhere.
+const (
+	deletedBit = 1
+	pointerBit = 2
+)

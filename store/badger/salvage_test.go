@@ -1,0 +1,152 @@
+package badger_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dsh-agent/dsh"
+	"github.com/dsh-agent/dsh/store/badger"
+)
+
+// mend sets aside what is not whole of all sessions, and says how many events
+// each has then.
+func mend(t *testing.T, log *badger.Log) map[dsh.SessionID]uint64 {
+	t.Helper()
+	var ids []dsh.SessionID
+	for h, err := range log.Heads(t.Context()) {
+		var damage *dsh.DamageError
+		if err != nil && !errors.As(err, &damage) {
+			t.Fatal(err)
+		}
+		ids = append(ids, h.ID)
+	}
+	slices.Sort(ids)
+	events := map[dsh.SessionID]uint64{}
+	for _, id := range slices.Compact(ids) {
+		n, err := count(t, log, id)
+		if err != nil {
+			done, err := log.SetAside(t.Context(), id, n)
+			must(t, err)
+			if done.Through != n {
+				t.Errorf("%s ends at event %d, and %d were read", id, done.Through, n)
+			}
+		}
+		if n > 0 {
+			events[id] = n
+			whole(t, log, id, n)
+		}
+	}
+	return events
+}
+
+func TestSalvage(t *testing.T) {
+	t.Parallel()
+	tables := func(t *testing.T, dir string) []string {
+		names, err := filepath.Glob(filepath.Join(dir, "log", "*.sst"))
+		if err != nil || len(names) < 2 {
+			t.Fatalf("tables %v, %v", names, err)
+		}
+		return names
+	}
+	for _, k := range []struct {
+		name   string
+		make   func(testing.TB) string
+		damage func(t *testing.T, dir string)
+		all    bool // everything is there after it
+	}{
+		{"no list of tables", sample, func(t *testing.T, dir string) {
+			for _, f := range []string{"manifest-copy", "closed", "log/MANIFEST"} {
+				must(t, os.Remove(filepath.Join(dir, f)))
+			}
+		}, true},
+		{"no list after a kill", killed, func(t *testing.T, dir string) {
+			must(t, os.RemoveAll(filepath.Join(dir, "manifest-copy")))
+			must(t, os.Remove(filepath.Join(dir, "log", "MANIFEST")))
+		}, true},
+		{"a table is cut", sample, func(t *testing.T, dir string) {
+			must(t, os.Truncate(tables(t, dir)[0], 5000))
+		}, false},
+		{"a table is gone", sample, func(t *testing.T, dir string) { must(t, os.Remove(tables(t, dir)[1])) }, false},
+		{"the first block of a table", sample, func(t *testing.T, dir string) {
+			name := tables(t, dir)[0]
+			b, err := os.ReadFile(name)
+			must(t, err)
+			clear(b[100:400])
+			must(t, os.WriteFile(name, b, 0o600))
+		}, false},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			dir := k.make(t)
+			want, code := verify(t, copied(t, dir))
+			if code != 0 {
+				t.Fatal(want)
+			}
+			k.damage(t, dir)
+			s, err := badger.Salvage(dir, badger.Options{})
+			must(t, err)
+			log, err := badger.Open(dir, badger.Options{})
+			must(t, err)
+			events := mend(t, log)
+			must(t, log.Close())
+			t.Logf("%+v: %v", s, events)
+			if len(events) < 2 {
+				t.Errorf("%d sessions are left", len(events))
+			}
+			got, code := verify(t, dir)
+			if code != 0 || k.all && digest(got) != digest(want) {
+				t.Errorf("exit %d: %s, want %s", code, got, want)
+			}
+			if names, err := os.ReadDir(s.Aside); err != nil || len(names) == 0 {
+				t.Errorf("the old database is not in %s: %v", s.Aside, err)
+			}
+			log, err = badger.Open(dir, badger.Options{})
+			must(t, err)
+			fill(t, log, "new", 5)
+			must(t, log.Close())
+		})
+	}
+}
+
+func copied(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "copy")
+	must(t, os.CopyFS(to, os.DirFS(dir)))
+	return to
+}
+
+// What was removed does not come back, and what was sealed stays so.
+func TestSalvageOfASealedLog(t *testing.T) {
+	t.Parallel()
+	dir, key := t.TempDir(), bytes.Repeat([]byte{9}, 32)
+	for _, id := range []dsh.SessionID{"a", "b", "c"} {
+		log := openSealed(t, dir, key)
+		fill(t, log, id, 40)
+		if id == "c" {
+			must(t, log.Remove(t.Context(), "a"))
+		}
+		must(t, log.Close())
+	}
+	for _, f := range []string{"manifest-copy", "closed", "log/MANIFEST"} {
+		must(t, os.Remove(filepath.Join(dir, f)))
+	}
+	_, err := badger.Salvage(dir, badger.Options{Key: key})
+	must(t, err)
+	log := openSealed(t, dir, key)
+	if events := mend(t, log); len(events) != 2 || events["b"] != 40 || events["c"] != 40 {
+		t.Errorf("events %v", events)
+	}
+	must(t, log.Close())
+	for _, f := range files(t, dir) {
+		b, err := os.ReadFile(filepath.Join(dir, f))
+		must(t, err)
+		if bytes.Contains(b, []byte("session/start")) || !strings.Contains(f, "aside") && bytes.Contains(b, []byte("word")) {
+			t.Errorf("%s is plain", f)
+		}
+	}
+}
