@@ -292,16 +292,6 @@ func (d death) sound(t *testing.T, before, after []dsh.Event) {
 	}
 }
 
-// stored are the events of the one session; nil: there is none.
-func (d death) stored(t *testing.T) []dsh.Event {
-	t.Helper()
-	r := d.run(t, "log", "export")
-	if r.code != 0 {
-		t.Fatalf("%s: log export: exit %d, %s", d.when, r.code, r.err)
-	}
-	return parsed(t, r.out)
-}
-
 func each(events []dsh.Event) iter.Seq2[dsh.Event, error] {
 	return func(yield func(dsh.Event, error) bool) {
 		for _, e := range events {

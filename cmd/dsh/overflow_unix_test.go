@@ -156,14 +156,14 @@ func (w *world) killed(t *testing.T, turn mortalTurn, when string) bool {
 		return false
 	}
 	r := w.run(t, "run", "--resume", "last")
-	if r.code == cli.ExitUsage && len(ofType(w.events(t), dsh.TypeCompactionSummary)) == 0 && out.Len() == 0 {
+	if r.code == cli.ExitUsage && len(ofType(w.stored(t), dsh.TypeCompactionSummary)) == 0 && out.Len() == 0 {
 		r = w.run(t, turn.args...) // nothing of it was stored
 	}
 	text := out.String() + r.out
 	if r.code != cli.ExitDone && r.code != cli.ExitUsage || strings.ReplaceAll(text, turn.answer+"\n", "") != "" || !strings.Contains(text, turn.answer) {
 		t.Errorf("%s: exit %d, stdout %q and %q, %s", when, r.code, out.String(), r.out, r.err)
 	}
-	events := w.events(t)
+	events := w.stored(t)
 	if problem := turn.check(events); problem != "" {
 		t.Errorf("%s: %s", when, problem)
 	}

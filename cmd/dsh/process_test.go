@@ -5,12 +5,14 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dsh-agent/dsh"
 	"github.com/dsh-agent/dsh/adapters/scripted"
+	"github.com/dsh-agent/dsh/store/badger"
 )
 
 // prepare makes a world with a provider that plays steps.
@@ -66,6 +68,29 @@ func (w *world) events(t *testing.T) []dsh.Event {
 		t.Fatalf("log export: exit %d, %s", r.code, r.err)
 	}
 	return parsed(t, r.out)
+}
+
+// stored are the events of all sessions; nil: there is none. They are read without
+// a process, which takes half as long, so no dsh may be under way.
+func (w *world) stored(t *testing.T) (events []dsh.Event) {
+	t.Helper()
+	log, err := badger.Open(filepath.Join(w.dir, "home", "data"), badger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close() //nolint:errcheck // nothing was written
+	for h, err := range log.Heads(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e, err := range log.Read(t.Context(), h.ID, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			events = append(events, e)
+		}
+	}
+	return events
 }
 
 // parsed reads an export.

@@ -81,10 +81,21 @@ func (p *program) Instance(ctx context.Context) (runtime.Instance, error) {
 		return nil, errors.Join(errors.New("the module has no limits in its code"), i.mod.Close(context.WithoutCancel(ctx)))
 	}
 	i.tank = meter.Tank{Fuel: fuel, Reserve: reserve, Stack: stack}
-	i.kernel.Charge = i.tank.Charge
+	i.kernel.Charge = i.charge
 	i.kernel.Make = p.makeKernel
 	i.wasi = wasi.Process{World: &i.world}
 	return i, nil
+}
+
+// charge takes fuel for the kernel's work, unless the call has been cancelled: a
+// walk over many blocks takes longer than its fuel lets expect on a busy machine.
+func (i *instance) charge(units int64) bool {
+	select {
+	case <-i.cancelled:
+		return false
+	default:
+		return i.tank.Charge(units)
+	}
 }
 
 func (i *instance) Close() error {

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	goruntime "runtime"
+	"sync/atomic"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
@@ -51,13 +52,19 @@ type Options struct {
 // New makes an engine. It holds nothing that has to be closed.
 func New(opts Options) runtime.Engine {
 	opts.Interpreter = opts.Interpreter || !compiles(goruntime.GOARCH)
-	return &engine{opts}
+	return &engine{opts: opts}
 }
 
 // compiles reports whether wazero 1.12 has a compiler for a processor.
 func compiles(arch string) bool { return arch == "amd64" || arch == "arm64" }
 
-type engine struct{ opts Options }
+type engine struct {
+	opts    Options
+	outside atomic.Int64
+}
+
+// OutsideBytes is what the memories of all guests take outside of Go's heap.
+func (e *engine) OutsideBytes() int64 { return e.outside.Load() }
 
 func (e *engine) Name() string { return Name }
 
@@ -121,6 +128,9 @@ func (e *engine) compile(ctx context.Context, m runtime.Module, cacheDir string)
 		// The library would seed random numbers of its own for each instance.
 		config: wazero.NewModuleConfig().WithName("").WithStartFunctions().WithRandSource(noRandom{}),
 		starts: startsOf(m.Info),
+	}
+	if !e.opts.Interpreter { // which a context that ends lets free a memory in the middle of a call
+		p.guests.Outside, p.kernels.Outside = &e.outside, &e.outside
 	}
 	p.makeKernel = p.kernels.Get
 	for key := range m.Config {

@@ -154,7 +154,9 @@ func worse[T time.Duration | uint64](have *T, of *string, v T, name string) {
 func (s *suite) contained(t *testing.T, all []hostile, every int) {
 	strict := os.Getenv(strictVariable) != ""
 	limit, delay, room := late, late, uint64(2*hostileMemory) // the garbage collector is late, too
+	deadline := late / 4
 	if strict {
+		deadline = 0
 		limit, delay, room = hostileTime, hostileDelay, hostileMemory
 	}
 	engine := s.newEngine(t)
@@ -162,8 +164,8 @@ func (s *suite) contained(t *testing.T, all []hostile, every int) {
 	var worst figures
 	kinds := map[string]int{}
 	for _, h := range all {
-		w := startWatcher()
-		loaded, decided, what := hostileDecision(t, engine, h)
+		w := startWatcher(engine)
+		loaded, decided, what := hostileDecision(t, engine, h, deadline)
 		peak, collection := w.stop()
 		kinds[what]++
 		worse(&worst.load, &worst.loadOf, loaded, h.name)
@@ -190,12 +192,12 @@ func (s *suite) contained(t *testing.T, all []hostile, every int) {
 }
 
 // hostileDecision says how long loading and deciding took, and what came of it:
-// refused, a kind of fault, or a decision.
-func hostileDecision(t *testing.T, engine runtime.Engine, h hostile) (loaded, decided time.Duration, what string) {
+// refused, a kind of fault, or a decision. A deadline of 0 is the usual one.
+func hostileDecision(t *testing.T, engine runtime.Engine, h hostile, deadline time.Duration) (loaded, decided time.Duration, what string) {
 	t.Helper()
 	begin := time.Now()
 	set, err := runtime.Open(t.Context(), []runtime.Spec{{Name: "p", Module: "p.wasm", Wasm: h.wasm, Capabilities: h.capabilities}},
-		runtime.Options{Engine: engine, Warn: func(string) {}})
+		runtime.Options{Engine: engine, Deadline: deadline, Warn: func(string) {}})
 	loaded = time.Since(begin)
 	var failed *runtime.LoadError
 	if errors.As(err, &failed) {
@@ -276,6 +278,9 @@ func (s *suite) killed(t *testing.T, all []hostile) {
 	if after > before+8<<20 {
 		t.Errorf("after %d kills the heap has %d KiB, and before %d", kills, after>>10, before>>10)
 	}
+	if n := outside(engine); n > 0 {
+		t.Errorf("after %d kills %d KiB are taken outside of the heap", kills, n>>10)
+	}
 	for deadline := time.Now().Add(late); goruntime.NumGoroutine() > goroutines; goruntime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines, and there were %d", goruntime.NumGoroutine(), goroutines)
@@ -323,13 +328,13 @@ type watcher struct {
 	done chan figures
 }
 
-func startWatcher() *watcher {
-	before := heap()
+func startWatcher(e runtime.Engine) *watcher {
+	before := heap() + outside(e)
 	w := &watcher{done: make(chan figures)}
 	go func() {
 		var f figures
 		for n := 0; !w.over.Load(); n++ {
-			if now := inUse(); now > before {
+			if now := inUse(e); now > before {
 				f.memory = max(f.memory, now-before)
 			}
 			if n%8 == 4 { // a collection makes room, which would hide a peak
@@ -350,10 +355,18 @@ func (w *watcher) stop() (memory uint64, collection time.Duration) {
 	return f.memory, f.collection
 }
 
-// inUse is the memory of the heap and of goroutines' stacks, without a stop of
-// the world.
-func inUse() uint64 {
+// inUse is the memory of the heap, of goroutines' stacks, and what the engine
+// takes beside them, without a stop of the world.
+func inUse(e runtime.Engine) uint64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	metrics.Read(samples)
-	return samples[0].Value.Uint64() + samples[1].Value.Uint64()
+	return samples[0].Value.Uint64() + samples[1].Value.Uint64() + outside(e)
+}
+
+// outside is what an engine takes that is not Go's.
+func outside(e runtime.Engine) uint64 {
+	if e, ok := e.(interface{ OutsideBytes() int64 }); ok {
+		return uint64(e.OutsideBytes())
+	}
+	return 0
 }

@@ -15,19 +15,24 @@ import (
 // to clear a used one costs a tenth. The zero value is ready. It may be used by
 // several goroutines.
 type Recycler struct {
+	// Outside counts the bytes of buffers that are not the garbage collector's,
+	// which large ones are not where the system has such. They are gone when they
+	// are put back: to read one then is the end of the process. nil: all buffers
+	// are Go's.
+	Outside *atomic.Int64
+
 	mu    sync.Mutex
 	free  [][]byte // of length 0, all zero
 	bytes int      // of all of them
 }
 
 // maxFree bounds the buffers of a recycler, maxFreeBytes the size of all, and
-// maxFreeBuffer that of each: a guest of Go's has 5 MiB, and 16 MiB is the most
-// that one has by default. The next instance of a guest that takes all of it
-// takes the same, and leaves nothing new behind.
+// maxFreeBuffer that of each: a guest of Go's has 5 MiB. Who takes more mostly does so to
+// do harm, and what is left of it is given back at once.
 const (
 	maxFree       = 8
 	maxFreeBytes  = 24 << 20
-	maxFreeBuffer = 16 << 20
+	maxFreeBuffer = 8 << 20
 )
 
 // Get returns a buffer of length 0 whose bytes are zero up to its capacity,
@@ -43,12 +48,25 @@ func (r *Recycler) Get(capacity uint64) []byte {
 		}
 	}
 	r.mu.Unlock()
+	if r.Outside != nil && capacity > maxFreeBuffer {
+		if buf := makeLarge(capacity); buf != nil {
+			r.Outside.Add(int64(capacity))
+			return buf
+		}
+	}
 	return make([]byte, 0, capacity)
 }
 
-// Put takes a buffer back and clears what was used of it, which is its length.
+// Put takes a buffer back, which nobody may read any more, and clears what was
+// used of it, which is its length.
 func (r *Recycler) Put(buf []byte) {
-	if cap(buf) == 0 || cap(buf) > maxFreeBuffer {
+	switch {
+	case cap(buf) == 0:
+		return
+	case cap(buf) > maxFreeBuffer:
+		if r.Outside != nil && freeLarge(buf) {
+			r.Outside.Add(-int64(cap(buf)))
+		}
 		return
 	}
 	clear(buf)
