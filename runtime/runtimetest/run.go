@@ -515,7 +515,7 @@ func (s *suite) collector(t *testing.T) {
 
 // kills: what was stopped leaves nothing behind.
 func (s *suite) kills(t *testing.T) {
-	rounds := 60
+	rounds := 25
 	if testing.Short() || strings.HasSuffix(s.newEngine(t).Name(), "/process") { // each of which ends a process
 		rounds = 10
 	}
@@ -536,7 +536,7 @@ func (s *suite) kills(t *testing.T) {
 	run()
 	before, goroutines := heap(), goruntime.NumGoroutine()
 	run()
-	if after := heap(); after > before+32<<20 {
+	if after := heap(); after > before+13<<20 {
 		t.Errorf("the heap grew from %d to %d KiB", before>>10, after>>10)
 	}
 	// What an engine started for a call may take a moment to end.
