@@ -81,7 +81,7 @@ fuzz:
 ## many of the process that keeps a log which others append to; make kill
 ## KILLS=40 takes half a minute
 kill:
-	DSH_KILL_ROUNDS=$(KILLS) $(GO) test ./store/badger -run '^TestKill$$' -v -count 1 -timeout 30m
+	DSH_KILL_ROUNDS=$(KILLS) $(GO) test ./store/badger -run '^Test(Kill|SalvageIsKilled)$$' -v -count 1 -timeout 30m
 	DSH_KILL_ROUNDS=$$(($(KILLS) / 4)) $(GO) test ./store/shared -run '^TestTheKeeperIsKilled$$' -v -count 1 -timeout 30m
 
 ## damage: so many random damages of a log's files, one at a time

@@ -33,6 +33,8 @@ func TestMain(m *testing.M) {
 		os.Exit(childHold(dir))
 	case "burst":
 		os.Exit(childBurst(dir))
+	case "salvage":
+		os.Exit(childSalvage(dir))
 	}
 	if run := moreRoles()[role]; run != nil {
 		os.Exit(run(dir))

@@ -86,9 +86,7 @@ func TestKill(t *testing.T) {
 	if testing.Short() {
 		rounds = 4
 	}
-	if n, err := strconv.Atoi(os.Getenv("DSH_KILL_ROUNDS")); err == nil {
-		rounds = n
-	}
+	rounds = killRounds(rounds)
 	dir := t.TempDir()
 	var acked [killSessions]uint64
 	random := rand.New(rand.NewPCG(1, 2))
@@ -151,4 +149,12 @@ func killOnce(t *testing.T, dir string, acked *[killSessions]uint64, after time.
 		}
 	})
 	_ = cmd.Wait()
+}
+
+// killRounds is how often to kill: as often as is asked for, or usual times.
+func killRounds(usual int) int {
+	if n, err := strconv.Atoi(os.Getenv("DSH_KILL_ROUNDS")); err == nil {
+		return n
+	}
+	return usual
 }

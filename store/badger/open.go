@@ -132,6 +132,9 @@ func Open(dir string, o Options) (*Log, error) {
 // open opens the database behind a log that has its lock, and starts its
 // goroutines.
 func (l *Log) open() error {
+	if err := settle(l.dir); err != nil {
+		return err
+	}
 	base := filepath.Join(l.dir, "log")
 	if err := makeFolder(base); err != nil {
 		return err

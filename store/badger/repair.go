@@ -225,6 +225,9 @@ func RestoreManifest(dir string) (done bool, err error) {
 		return false, folderError(dir, err)
 	}
 	defer func() { err = errors.Join(err, lock.release()) }()
+	if err := settle(dir); err != nil {
+		return false, err
+	}
 	closed, err := readClosed(dir)
 	if err != nil || closed == nil {
 		return false, err

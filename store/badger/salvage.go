@@ -25,10 +25,19 @@ type Salvaged struct {
 	Entries int    // that are in the new database by them
 }
 
-// Salvage puts a database that cannot be opened aside and makes a new one of
-// all that can be read of its tables and logs. What it has of a session need
-// not be whole: reads find that as everywhere, and [Log.SetAside] mends it. The
-// folder must not be open.
+// A new database is made in salvageFolder. When its completeFile is there, which
+// names the place of the old one, it is to be put in place: see settle.
+const (
+	salvageFolder = "log.new"
+	completeFile  = "complete"
+)
+
+// Salvage makes a new database of all that can be read of the tables and logs of
+// one that cannot be opened, puts that aside, and the new one in its place. What
+// it has of a session need not be whole: reads find that as everywhere, and
+// [Log.SetAside] mends it. A salvage that fails or is killed leaves the old
+// database as it was, or is finished by who opens the folder next. The folder
+// must not be open.
 func Salvage(dir string, o Options) (s Salvaged, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
@@ -39,6 +48,9 @@ func Salvage(dir string, o Options) (s Salvaged, err error) {
 		return s, folderError(dir, err)
 	}
 	defer func() { err = errors.Join(err, lock.release()) }()
+	if err := settle(dir); err != nil {
+		return s, err
+	}
 	l := newLog(dir, o.withDefaults(), lock)
 	if err := l.openBox(filepath.Join(dir, "log")); err != nil {
 		return s, err
@@ -47,53 +59,65 @@ func Salvage(dir string, o Options) (s Salvaged, err error) {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, l.heads.f.Close()) }()
-	if s.Aside, err = l.moveAside(); err != nil {
-		return s, err
+	v := salvage{log: l, from: filepath.Join(dir, "log"), to: filepath.Join(dir, salvageFolder), latest: map[string]version{}, sessions: map[dsh.SessionID]bool{}}
+	if err = v.begin(); err == nil {
+		err = v.run()
 	}
-	v := salvage{log: l, from: s.Aside, latest: map[string]version{}, sessions: map[dsh.SessionID]bool{}}
-	err = v.run()
+	if err != nil {
+		return s, errors.Join(err, os.RemoveAll(v.to))
+	}
 	s.Tables, s.Damaged, s.Entries = len(v.tables), len(v.damaged), v.entries
-	return s, err
+	name := "log." + time.Now().UTC().Format("20060102-150405.000")
+	s.Aside = filepath.Join(dir, repairedFolder, name)
+	return s, errors.Join(writeFile(filepath.Join(v.to, completeFile), []byte(name)), settle(dir))
 }
 
-// moveAside moves the database away, with what says how it was, and puts its
-// logs into the place of a new one. Bodies get a second name: those that the
-// new database does not name are deleted some time.
-func (l *Log) moveAside() (string, error) {
-	if err := makeFolder(filepath.Join(l.dir, repairedFolder)); err != nil {
-		return "", err
+// settle puts the database of a salvage in place, if there is one that is
+// complete. Each step may have been done before: a kill between two of them is
+// made good by the next call.
+func settle(dir string) error {
+	to, base := filepath.Join(dir, salvageFolder), filepath.Join(dir, "log")
+	name, err := os.ReadFile(filepath.Join(to, completeFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	base := filepath.Join(l.dir, "log")
-	to := filepath.Join(l.dir, repairedFolder, "log."+time.Now().UTC().Format("20060102-150405.000"))
-	if err := os.Rename(base, to); err != nil {
-		return "", err
+	if err != nil {
+		return err
 	}
+	repaired := filepath.Join(dir, repairedFolder)
+	aside := filepath.Join(repaired, filepath.Base(string(name)))
+	if err := makeFolder(repaired); err != nil {
+		return err
+	}
+	if err := errors.Join(renameIfThere(base, aside), makeFolder(aside)); err != nil {
+		return err
+	}
+	// What says how the old one was goes with it.
 	for _, name := range []string{closedFile, manifestCopy} {
-		if err := os.Rename(filepath.Join(l.dir, name), filepath.Join(to, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return to, err
+		if err := renameIfThere(filepath.Join(dir, name), filepath.Join(aside, name)); err != nil {
+			return err
 		}
 	}
-	if err := l.linkBodies(filepath.Join(to, "bodies")); err != nil {
-		return to, err
+	if err := keepBodies(filepath.Join(dir, "bodies"), filepath.Join(aside, "bodies")); err != nil {
+		return err
 	}
-	if err := makeFolder(base); err != nil {
-		return to, err
+	if err := errors.Join(syncDir(aside), syncDir(repaired), os.Rename(to, base), syncDir(dir)); err != nil {
+		return err
 	}
-	logs, err := filepath.Glob(filepath.Join(to, "*.mem"))
-	for _, name := range logs {
-		var b []byte
-		if b, err = os.ReadFile(name); err == nil && len(b) > 0 {
-			err = os.WriteFile(filepath.Join(base, filepath.Base(name)), b, 0o600)
-		}
-		if err != nil {
-			break
-		}
-	}
-	return to, errors.Join(err, syncDir(base), syncDir(l.dir))
+	return os.Remove(filepath.Join(base, completeFile))
 }
 
-func (l *Log) linkBodies(to string) error {
-	entries, err := os.ReadDir(l.bodies.dir)
+func renameIfThere(from, to string) error {
+	if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// keepBodies gives bodies a second name: those that the new database does not
+// name are deleted some time. Where a file has one name, they are copied.
+func keepBodies(from, to string) error {
+	entries, err := os.ReadDir(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -104,7 +128,15 @@ func (l *Log) linkBodies(to string) error {
 		if err != nil {
 			break
 		}
-		err = os.Link(filepath.Join(l.bodies.dir, e.Name()), filepath.Join(to, e.Name()))
+		path := filepath.Join(to, e.Name())
+		if err = os.Link(filepath.Join(from, e.Name()), path); err == nil || errors.Is(err, fs.ErrExist) {
+			err = nil
+			continue
+		}
+		var b []byte
+		if b, err = os.ReadFile(filepath.Join(from, e.Name())); err == nil {
+			err = writeFile(path, b)
+		}
 	}
 	return err
 }
@@ -118,7 +150,7 @@ type version struct {
 // A salvage reads tables without the list of them.
 type salvage struct {
 	log      *Log
-	from     string
+	from, to string // the folders of the old database, and of the new one
 	tables   []string
 	damaged  map[string]bool
 	latest   map[string]version
@@ -126,12 +158,30 @@ type salvage struct {
 	entries  int
 }
 
+// begin makes the new folder, with the logs of the old one.
+func (s *salvage) begin() error {
+	if err := errors.Join(os.RemoveAll(s.to), makeFolder(s.to)); err != nil {
+		return err
+	}
+	logs, err := filepath.Glob(filepath.Join(s.from, "*.mem"))
+	for _, name := range logs {
+		var b []byte
+		if b, err = os.ReadFile(name); err == nil && len(b) > 0 {
+			err = os.WriteFile(filepath.Join(s.to, filepath.Base(name)), b, 0o600)
+		}
+		if err != nil {
+			break
+		}
+	}
+	return err
+}
+
 func (s *salvage) run() (err error) {
 	if s.tables, err = filepath.Glob(filepath.Join(s.from, "*.sst")); err != nil {
 		return err
 	}
 	s.damaged = map[string]bool{}
-	database, err := openTwice(databaseOptions(filepath.Join(s.log.dir, "log"), findings{}))
+	database, err := openTwice(databaseOptions(s.to, findings{}))
 	if err != nil {
 		return damaged(s.log.dir, err)
 	}

@@ -3,11 +3,15 @@ package badger_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dsh-agent/dsh"
 	"github.com/dsh-agent/dsh/store/badger"
@@ -110,6 +114,120 @@ func TestSalvage(t *testing.T) {
 			fill(t, log, "new", 5)
 			must(t, log.Close())
 		})
+	}
+}
+
+// childSalvage makes a new database of what can be read of a damaged one.
+func childSalvage(dir string) int {
+	if _, err := badger.Salvage(dir, badger.Options{}); err != nil {
+		fmt.Println(err)
+		return exitLog
+	}
+	return 0
+}
+
+// repaired is what a repair makes of a folder that a repair may have been killed
+// in: the events of each session, and a digest of all.
+func repaired(t *testing.T, dir string) (map[dsh.SessionID]uint64, string) {
+	t.Helper()
+	log, err := badger.Open(dir, badger.Options{})
+	if errors.Is(err, badger.ErrDamaged) {
+		_, err = badger.Salvage(dir, badger.Options{})
+		must(t, err)
+		log, err = badger.Open(dir, badger.Options{})
+	}
+	must(t, err)
+	events := mend(t, log)
+	must(t, log.Close())
+	out, code := verify(t, dir)
+	if code != 0 {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	return events, digest(out)
+}
+
+// TestSalvageIsKilled: a repair that is killed at any moment leaves the old
+// database or the new one, and the next one comes to the same.
+func TestSalvageIsKilled(t *testing.T) {
+	t.Parallel()
+	broken := killed(t)
+	tables, err := filepath.Glob(filepath.Join(broken, "log", "*.sst"))
+	must(t, err)
+	must(t, os.Truncate(tables[0], 5000))
+	calm := copied(t, broken)
+	began := time.Now()
+	if out, err := child("salvage", calm).Output(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	took := time.Since(began)
+	want, sum := repaired(t, calm)
+	if len(want) < 4 {
+		t.Fatalf("%d sessions are left of the undisturbed one", len(want))
+	}
+	random, early, late := rand.New(rand.NewPCG(1, 2)), 0, 0
+	for range killRounds(8) {
+		dir := copied(t, broken)
+		c := child("salvage", dir)
+		must(t, c.Start())
+		timer := time.AfterFunc(time.Duration(random.Int64N(int64(took))), func() { _ = c.Process.Kill() })
+		if c.Wait() == nil {
+			late++
+		}
+		timer.Stop()
+		if asides, err := filepath.Glob(filepath.Join(dir, "repaired", "log.*")); err == nil && len(asides) == 0 {
+			early++
+		}
+		if got, now := repaired(t, dir); !maps.Equal(got, want) || now != sum {
+			t.Fatalf("after a kill: %v, want %v", got, want)
+		}
+		must(t, os.RemoveAll(dir))
+	}
+	t.Logf("%v for all; killed before the old database was moved: %d; not killed: %d", took.Round(time.Millisecond), early, late)
+}
+
+// TestSalvageIsFinished: whoever opens the folder does what a kill has left to be
+// done, whatever that is.
+func TestSalvageIsFinished(t *testing.T) {
+	t.Parallel()
+	broken := sample(t)
+	tables, err := filepath.Glob(filepath.Join(broken, "log", "*.sst"))
+	must(t, err)
+	must(t, os.Truncate(tables[0], 5000))
+	calm := copied(t, broken)
+	s, err := badger.Salvage(calm, badger.Options{})
+	must(t, err)
+	move := func(from, to string) func(dir string) {
+		return func(dir string) { must(t, os.Rename(filepath.Join(dir, from), filepath.Join(dir, to))) }
+	}
+	aside := filepath.Join("repaired", filepath.Base(s.Aside))
+	undo := []func(dir string){
+		func(dir string) { // the last step, the new one in place
+			must(t, os.WriteFile(filepath.Join(dir, "log", "complete"), []byte(filepath.Base(s.Aside)), 0o600))
+			move("log", "log.new")(dir)
+		},
+		func(dir string) { must(t, os.RemoveAll(filepath.Join(dir, aside, "bodies"))) },
+		move(filepath.Join(aside, "manifest-copy"), "manifest-copy"),
+		move(filepath.Join(aside, "closed"), "closed"),
+		move(aside, "log"), // the first
+	}
+	want, sum := repaired(t, copied(t, calm))
+	for n := range undo {
+		dir := copied(t, calm)
+		for _, step := range undo[:n+1] {
+			step(dir)
+		}
+		if got, now := repaired(t, dir); !maps.Equal(got, want) || now != sum {
+			t.Errorf("with %d steps to do: %v, want %v", n+1, got, want)
+		}
+		for _, name := range []string{"log.new", filepath.Join("log", "complete")} {
+			if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+				t.Errorf("with %d steps to do: %s is left", n+1, name)
+			}
+		}
+		old, err := os.ReadDir(filepath.Join(dir, aside))
+		if err != nil || !slices.ContainsFunc(old, func(e os.DirEntry) bool { return e.Name() == "closed" }) {
+			t.Errorf("with %d steps to do: the old database is not aside: %v, %v", n+1, old, err)
+		}
 	}
 }
 
