@@ -235,26 +235,14 @@ func (t *Tool) plugin() (*sdk.CompiledPlugin, error) {
 			return nil, err
 		}
 	}
-	if t.spec.CacheDir != "" {
-		sum := sha256.Sum256(t.wasm)
-		if entry, err := compiled.Cache(t.spec.CacheDir).Open("tool-" + hex.EncodeToString(sum[:])); err == nil || errors.Is(err, compiled.ErrDamaged) {
-			if err := t.compile(entry.Dir); err == nil {
-				_ = entry.Commit() // it is compiled anew the next time
-				return t.compiled, nil
-			}
-			_ = entry.Discard(nil)
-		}
-	}
-	return t.compiled, t.compile("")
+	sum := sha256.Sum256(t.wasm)
+	quiet := func(string, ...any) {} // it is compiled anew the next time
+	err := compiled.Cache(t.spec.CacheDir).Compile("tool-"+hex.EncodeToString(sum[:]), quiet, t.compile)
+	return t.compiled, err
 }
 
 // compile compiles through a folder, or without one.
 func (t *Tool) compile(dir string) (err error) {
-	defer func() {
-		if r := recover(); r != nil { // as the engine has it
-			err = fmt.Errorf("the compiler failed: %v", r)
-		}
-	}()
 	cache := wazero.NewCompilationCache()
 	if dir != "" {
 		if cache, err = wazero.NewCompilationCacheWithDir(dir); err != nil {

@@ -75,40 +75,19 @@ func (e *engine) warn(format string, args ...any) {
 }
 
 // Compile compiles through the cache, and without it where the cache fails.
-func (e *engine) Compile(ctx context.Context, m runtime.Module) (runtime.Program, error) {
-	if e.opts.CacheDir == "" || e.opts.Interpreter {
-		return e.compile(ctx, m, "")
+func (e *engine) Compile(ctx context.Context, m runtime.Module) (p runtime.Program, err error) {
+	cache := compiled.Cache(e.opts.CacheDir)
+	if e.opts.Interpreter {
+		cache = ""
 	}
-	entry, err := compiled.Cache(e.opts.CacheDir).Open(Name + "-" + m.Key)
-	switch {
-	case errors.Is(err, compiled.ErrDamaged):
-		e.warn("%v: it is made again", err)
-	case err != nil:
-		e.warn("compiled code is not kept: %v", err)
-		return e.compile(ctx, m, "")
-	}
-	p, err := e.compile(ctx, m, entry.Dir)
-	if err != nil {
-		// It may be the folder's fault: what is the module's own is met again.
-		if err := entry.Discard(nil); err != nil {
-			e.warn("compiled code is not kept: %v", err)
-		}
-		return e.compile(ctx, m, "")
-	}
-	if err := entry.Commit(); err != nil {
-		e.warn("compiled code is not kept: %v", err)
-	}
-	return p, nil
+	err = cache.Compile(Name+"-"+m.Key, e.warn, func(dir string) error {
+		p, err = e.compile(ctx, m, dir)
+		return err
+	})
+	return p, err
 }
 
 func (e *engine) compile(ctx context.Context, m runtime.Module, cacheDir string) (_ runtime.Program, err error) {
-	// A damaged cache file can make the library panic, and so may a module
-	// that it was never tried on.
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("the compiler failed: %v", r)
-		}
-	}()
 	config := wazero.NewRuntimeConfigCompiler()
 	if e.opts.Interpreter {
 		config = wazero.NewRuntimeConfigInterpreter().WithCloseOnContextDone(true)

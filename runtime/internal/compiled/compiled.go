@@ -66,6 +66,45 @@ func (c Cache) Open(key string) (*Entry, error) {
 	return &Entry{Dir: dir, final: final}, damaged
 }
 
+// Compile calls compile with the folder of a module's entry, and keeps what that
+// leaves in it. Where the cache fails, or is "", the folder is "": compile is
+// called once more where it fails with one, which may be the folder's fault. A
+// panic of compile is an error. warn is told what is gone on without.
+func (c Cache) Compile(key string, warn func(format string, args ...any), compile func(dir string) error) error {
+	if c == "" {
+		return guarded(compile, "")
+	}
+	entry, err := c.Open(key)
+	switch {
+	case errors.Is(err, ErrDamaged):
+		warn("%v: it is made again", err)
+	case err != nil:
+		warn("compiled code is not kept: %v", err)
+		return guarded(compile, "")
+	}
+	if guarded(compile, entry.Dir) != nil {
+		if err := entry.Discard(nil); err != nil {
+			warn("compiled code is not kept: %v", err)
+		}
+		return guarded(compile, "") // what is the module's own is met again
+	}
+	if err := entry.Commit(); err != nil {
+		warn("compiled code is not kept: %v", err)
+	}
+	return nil
+}
+
+// guarded makes panics errors: a damaged file can make the library panic, and so
+// may a module that it was never tried on.
+func guarded(compile func(dir string) error, dir string) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the compiler failed: %v", r)
+		}
+	}()
+	return compile(dir)
+}
+
 const (
 	// abandoned is the age at which a new entry has been left by a killed
 	// process.

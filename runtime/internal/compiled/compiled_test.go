@@ -3,6 +3,7 @@ package compiled_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -93,5 +94,56 @@ func TestSweepBySize(t *testing.T) {
 	}
 	if c.SweepTo(170); !exists(first) || !exists(third) || exists(second) { // each has some 80 bytes
 		t.Errorf("there are the first %t, the second %t, the third %t", exists(first), exists(second), exists(third))
+	}
+}
+
+// Compile gives a folder where there is one, goes on without where that fails,
+// and survives a compiler that panics.
+func TestCompile(t *testing.T) {
+	good := func(dir string) error { return os.WriteFile(filepath.Join(dir, "code"), []byte("x"), 0o600) }
+	dir := t.TempDir()
+	cases := []struct {
+		name    string
+		cache   compiled.Cache
+		compile func(dir string) error
+		calls   []bool // with a folder
+		warned  int
+		fails   string
+	}{
+		{"no cache", "", func(string) error { return nil }, []bool{false}, 0, ""},
+		{"a cache", compiled.Cache(dir), good, []bool{true}, 0, ""},
+		{"once more", compiled.Cache(dir), good, []bool{true}, 0, ""},
+		{"a cache that is a file", compiled.Cache(filepath.Join(dir, "a cache", "code")), func(string) error { return nil }, []bool{false}, 1, ""},
+		{"it panics with a folder", compiled.Cache(dir), func(dir string) error {
+			if dir != "" {
+				panic("a flipped bit")
+			}
+			return nil
+		}, []bool{true, false}, 0, ""},
+		{"it panics", compiled.Cache(dir), func(string) error { panic("a bug") }, []bool{true, false}, 0, "the compiler failed: a bug"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var calls []bool
+			warned := 0
+			key := c.name
+			if key == "once more" {
+				key = "a cache"
+			}
+			err := c.cache.Compile(key, func(string, ...any) { warned++ }, func(dir string) error {
+				calls = append(calls, dir != "")
+				return c.compile(dir)
+			})
+			if (err == nil) != (c.fails == "") || err != nil && err.Error() != c.fails {
+				t.Errorf("it fails with %v, want %q", err, c.fails)
+			}
+			if !slices.Equal(calls, c.calls) || warned != c.warned {
+				t.Errorf("calls %v, %d warnings; want %v, %d", calls, warned, c.calls, c.warned)
+			}
+		})
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "a cache" {
+		t.Errorf("the cache has %v, %v", entries, err)
 	}
 }
