@@ -72,6 +72,7 @@ type Set struct {
 	listed []listed
 	files  map[string]*file // of the policies folder, by file name
 	gone   string           // why the folder cannot be read; "": it can, or was never there
+	crowd  *Refusal         // of the files for which there is no room; nil: there is
 
 	mu       sync.Mutex
 	live     map[*version]struct{} // that are not freed

@@ -474,6 +474,47 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestCrowd: of more modules than may be the first ones decide, who comes later
+// puts nobody out, and one line says so.
+func TestCrowd(t *testing.T) {
+	s := swap(t, runtime.Options{}, builtin)
+	wasm := module(t, "1")
+	name := func(i int) string { return fmt.Sprintf("p%02d", i) }
+	for i := range 70 {
+		s.put(t, name(i)+".wasm", wasm)
+	}
+	crowded := func(n int) func() bool {
+		return func() bool {
+			r := s.Refusals()
+			return len(r) == 1 && strings.Contains(r[0].Message, fmt.Sprintf("has %d modules, and at most 64 are looked at", n))
+		}
+	}
+	s.until(t, "crowded", crowded(70))
+	before := s.names()
+	if len(before) != 65 || before[0] != name(0) || before[64] != "retry" {
+		t.Errorf("it is %v", before)
+	}
+	s.put(t, "a.wasm", wasm)
+	s.until(t, "more crowded", crowded(71))
+	if after := s.names(); !slices.Equal(after, before) {
+		t.Errorf("it has become %v", after)
+	}
+	for i := range 7 {
+		if err := os.Remove(filepath.Join(s.dir, name(i)+".wasm")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.until(t, "there is room", func() bool { return len(s.Refusals()) == 0 && len(s.names()) == 65 })
+	if now := s.names(); now[0] != "a" || now[63] != name(69) {
+		t.Errorf("it is %v", now)
+	}
+	for _, line := range s.said() {
+		if !strings.Contains(line, "take out what is not needed") {
+			t.Errorf("said %q", line)
+		}
+	}
+}
+
 // TestFolderGone: without the folder its policies go on; with an empty one they
 // are removed.
 func TestFolderGone(t *testing.T) {

@@ -50,10 +50,12 @@ func (s *Set) readAtOnce(ctx context.Context) {
 func (s *Set) readFolder(ctx context.Context) bool {
 	names, err := s.opts.Folder.files()
 	if err != nil {
+		s.crowd = nil
 		s.folderFailed(err)
 		return true
 	}
 	s.gone = ""
+	names = s.seats(names)
 	rest := true
 	for _, name := range names {
 		f := s.files[name]
@@ -69,6 +71,48 @@ func (s *Set) readFolder(ctx context.Context) bool {
 		}
 	}
 	return rest
+}
+
+// maxFiles bounds the modules of the folder: each is asked about each failure,
+// and may take its deadline for that.
+const maxFiles = 64
+
+// seats are the files that are looked at, by name. Where there are more than may
+// be, the first of the others is refused for all: who is in comes before who
+// comes, and what the configuration lists before what it does not.
+func (s *Set) seats(names []string) []string {
+	before := s.crowd
+	s.crowd = nil
+	if len(names) <= maxFiles {
+		return names
+	}
+	rank := func(name string) int {
+		switch _, in := s.files[name]; {
+		case in:
+			return 0
+		case s.indexOf(policyOf(name)) >= 0:
+			return 1
+		}
+		return 2
+	}
+	names = slices.Clone(names)
+	slices.SortStableFunc(names, func(a, b string) int { return rank(a) - rank(b) })
+	first := names[maxFiles]
+	s.crowd = &Refusal{
+		Policy: policyOf(first), File: filepath.Join(string(s.opts.Folder), first), Kind: dsh.FaultDenied,
+		Reason: fmt.Sprintf("%s has %d modules, and at most %d are looked at: not this one, nor %d others; take out what is not needed",
+			s.opts.Folder, len(names), maxFiles, len(names)-maxFiles-1),
+	}
+	if before == nil || *before != *s.crowd {
+		s.opts.Warn(refusedText(s.crowd, "the others go on as they were"))
+	}
+	names = names[:maxFiles]
+	slices.Sort(names)
+	return names
+}
+
+func refusedText(r *Refusal, instead string) string {
+	return fmt.Sprintf("policy %q is refused: %s; %s", r.Policy, r.Reason, instead)
 }
 
 // folderFailed says, once, that the folder cannot be read any more.
@@ -277,7 +321,7 @@ func (s *Set) refuse(name string, f *file, sum string, kind dsh.FaultKind, err e
 		return
 	}
 	f.refusal = r
-	s.opts.Warn(fmt.Sprintf("policy %q is refused: %s; %s", r.Policy, r.Reason, s.instead(f, r.Policy)))
+	s.opts.Warn(refusedText(r, s.instead(f, r.Policy)))
 }
 
 // instead says what decides in the place of a refused module.
@@ -322,6 +366,10 @@ func (s *Set) publish() {
 		if e := entryOf(policyOf(name), f.version, f.refusal); e.Policy != nil || e.Refusal != nil {
 			entries = append(entries, e)
 		}
+	}
+	if s.crowd != nil {
+		refusals = append(refusals, *s.crowd)
+		entries = append(entries, Entry{Name: s.crowd.Policy, Refusal: s.crowd})
 	}
 	for _, l := range s.listed {
 		e := entryOf(l.version.spec.Name, l.version, nil)
