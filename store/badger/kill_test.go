@@ -78,6 +78,10 @@ func appendForever(log dsh.Log, i int) error {
 	}
 }
 
+// killsOfOne is how many kills one log is read after, each time from its
+// beginning: it becomes longer with each.
+const killsOfOne = 20
+
 // TestKill kills a process that appends, again and again. Every open succeeds,
 // what was acknowledged is there, and every session is an unbroken chain.
 func TestKill(t *testing.T) {
@@ -87,10 +91,20 @@ func TestKill(t *testing.T) {
 		rounds = 4
 	}
 	rounds = killRounds(rounds)
-	dir := t.TempDir()
-	var acked [killSessions]uint64
 	random := rand.New(rand.NewPCG(1, 2))
 	total := uint64(0)
+	for done := 0; done < rounds; done += killsOfOne {
+		total += killAll(t, min(killsOfOne, rounds-done), random)
+	}
+	t.Logf("%d kills, %d events, none lost", rounds, total)
+}
+
+// killAll makes a log that a process appends to until it is killed, so many
+// times, and counts its events.
+func killAll(t *testing.T, rounds int, random *rand.Rand) (total uint64) {
+	t.Helper()
+	dir := t.TempDir()
+	var acked [killSessions]uint64
 	for round := range rounds {
 		killOnce(t, dir, &acked, time.Duration(random.IntN(150))*time.Millisecond)
 		log := open(t, dir)
@@ -117,7 +131,7 @@ func TestKill(t *testing.T) {
 	for _, n := range acked {
 		total += n
 	}
-	t.Logf("%d kills, %d events, none lost", rounds, total)
+	return total
 }
 
 // killOnce runs the appending child for a while after it has opened, kills it,
