@@ -48,15 +48,18 @@ func mend(t *testing.T, log *badger.Log) map[dsh.SessionID]uint64 {
 	return events
 }
 
+// tables are those of a database, of which there are several.
+func tables(t *testing.T, dir string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "log", "*.sst"))
+	if err != nil || len(names) < 2 {
+		t.Fatalf("tables %v, %v", names, err)
+	}
+	return names
+}
+
 func TestSalvage(t *testing.T) {
 	t.Parallel()
-	tables := func(t *testing.T, dir string) []string {
-		names, err := filepath.Glob(filepath.Join(dir, "log", "*.sst"))
-		if err != nil || len(names) < 2 {
-			t.Fatalf("tables %v, %v", names, err)
-		}
-		return names
-	}
 	for _, k := range []struct {
 		name   string
 		make   func(testing.TB) string
@@ -151,9 +154,7 @@ func repaired(t *testing.T, dir string) (map[dsh.SessionID]uint64, string) {
 func TestSalvageIsKilled(t *testing.T) {
 	t.Parallel()
 	broken := killed(t)
-	tables, err := filepath.Glob(filepath.Join(broken, "log", "*.sst"))
-	must(t, err)
-	must(t, os.Truncate(tables[0], 5000))
+	must(t, os.Truncate(tables(t, broken)[0], 5000))
 	calm := copied(t, broken)
 	began := time.Now()
 	if out, err := child("salvage", calm).Output(); err != nil {
@@ -190,9 +191,7 @@ func TestSalvageIsKilled(t *testing.T) {
 func TestSalvageIsFinished(t *testing.T) {
 	t.Parallel()
 	broken := sample(t)
-	tables, err := filepath.Glob(filepath.Join(broken, "log", "*.sst"))
-	must(t, err)
-	must(t, os.Truncate(tables[0], 5000))
+	must(t, os.Truncate(tables(t, broken)[0], 5000))
 	calm := copied(t, broken)
 	s, err := badger.Salvage(calm, badger.Options{})
 	must(t, err)
