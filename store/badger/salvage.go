@@ -32,6 +32,11 @@ const (
 	completeFile  = "complete"
 )
 
+const asidePrefix = "log."
+
+// asideName names the folder of an old database.
+func asideName() string { return asidePrefix + time.Now().UTC().Format("20060102-150405.000") }
+
 // Salvage makes a new database of all that can be read of the tables and logs of
 // one that cannot be opened, puts that aside, and the new one in its place. What
 // it has of a session need not be whole: reads find that as everywhere, and
@@ -67,7 +72,7 @@ func Salvage(dir string, o Options) (s Salvaged, err error) {
 		return s, errors.Join(err, os.RemoveAll(v.to))
 	}
 	s.Tables, s.Damaged, s.Entries = len(v.tables), len(v.damaged), v.entries
-	name := "log." + time.Now().UTC().Format("20060102-150405.000")
+	name := asideName()
 	s.Aside = filepath.Join(dir, repairedFolder, name)
 	return s, errors.Join(writeFile(filepath.Join(v.to, completeFile), []byte(name)), settle(dir))
 }
@@ -84,8 +89,11 @@ func settle(dir string) error {
 	if err != nil {
 		return err
 	}
+	if !strings.HasPrefix(string(name), asidePrefix) || filepath.Base(string(name)) != string(name) {
+		name = []byte(asideName()) // somebody else has written there
+	}
 	repaired := filepath.Join(dir, repairedFolder)
-	aside := filepath.Join(repaired, filepath.Base(string(name)))
+	aside := filepath.Join(repaired, string(name))
 	if err := makeFolder(repaired); err != nil {
 		return err
 	}
