@@ -161,6 +161,25 @@ func (p *pool) fill(ctx context.Context) {
 	p.mu.Unlock()
 }
 
+// ready makes the first instance, which is kept if it may be.
+func (p *pool) ready(ctx context.Context) error {
+	i, err := p.fresh(ctx)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.keep = min(p.keep, roomFor(i))
+	keep := p.keep > 0
+	if keep {
+		p.idle = append(p.idle, i)
+	}
+	p.mu.Unlock()
+	if !keep {
+		return i.Close()
+	}
+	return nil
+}
+
 // roomFor is how many instances may be kept that are as large as a warm one: it
 // may have grown.
 func roomFor(i Instance) int {

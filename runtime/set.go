@@ -337,18 +337,6 @@ func (p *policy) makeReady(ctx context.Context) []Problem {
 	return nil
 }
 
-// ready makes the first instance that is kept.
-func (p *pool) ready(ctx context.Context) error {
-	i, err := p.fresh(ctx)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.idle = append(p.idle, i)
-	return nil
-}
-
 // Policies returns the present list and a channel that is closed when another
 // takes its place, or when there is a new refusal. The first call begins to
 // watch the policies folder, and takes in what has come since Open.
@@ -368,6 +356,8 @@ func (s *Set) Policies() ([]dsh.Policy, <-chan struct{}) {
 func (s *Set) Close() error {
 	s.stop()
 	s.watching.Wait()
+	s.update.Lock() // what is being loaded is not taken away under it
+	defer s.update.Unlock()
 	s.mu.Lock()
 	s.closed = true
 	var policies []*policy

@@ -515,6 +515,29 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
+// TestCrowdAndTheListed: the module of a name that the configuration lists finds
+// room in a full folder, and who is put out is said.
+func TestCrowdAndTheListed(t *testing.T) {
+	s := swap(t, runtime.Options{}, runtime.Spec{Name: "zz", Module: "builtin:retry"})
+	wasm := module(t, "1")
+	for i := range 64 {
+		s.put(t, fmt.Sprintf("p%02d.wasm", i), wasm)
+	}
+	s.until(t, "full", func() bool { return len(s.names()) == 65 })
+	s.put(t, "zz.wasm", wasm)
+	s.until(t, "there", func() bool {
+		r := s.Refusals()
+		return len(r) == 1 && r[0].Policy == "p63" && len(s.names()) == 64
+	})
+	entries := s.Entries()
+	if last := entries[len(entries)-1]; last.Name != "zz" || last.Policy.Info().Digest != digestOf(t, wasm) {
+		t.Errorf("the last one is %+v", last)
+	}
+	if _, before, err := runtime.Folder(s.dir).Previous("p63"); err != nil || before != nil {
+		t.Errorf("who was put out is kept as if it had left: %v", err)
+	}
+}
+
 // TestFolderGone: without the folder its policies go on; with an empty one they
 // are removed.
 func TestFolderGone(t *testing.T) {

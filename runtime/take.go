@@ -55,6 +55,7 @@ func (s *Set) readFolder(ctx context.Context) bool {
 		return true
 	}
 	s.gone = ""
+	there := names
 	names = s.seats(names)
 	rest := true
 	for _, name := range names {
@@ -66,7 +67,11 @@ func (s *Set) readFolder(ctx context.Context) bool {
 		rest = s.readFile(ctx, name, f) && rest
 	}
 	for name, f := range s.files {
-		if !slices.Contains(names, name) {
+		switch {
+		case slices.Contains(names, name):
+		case slices.Contains(there, name):
+			delete(s.files, name) // there is no room for it any more
+		default:
 			s.left(name, f)
 		}
 	}
@@ -78,8 +83,8 @@ func (s *Set) readFolder(ctx context.Context) bool {
 const maxFiles = 64
 
 // seats are the files that are looked at, by name. Where there are more than may
-// be, the first of the others is refused for all: who is in comes before who
-// comes, and what the configuration lists before what it does not.
+// be, the first of the others is refused for all: what the configuration lists
+// comes before what it does not, and who is in before who comes.
 func (s *Set) seats(names []string) []string {
 	before := s.crowd
 	s.crowd = nil
@@ -88,9 +93,9 @@ func (s *Set) seats(names []string) []string {
 	}
 	rank := func(name string) int {
 		switch _, in := s.files[name]; {
-		case in:
-			return 0
 		case s.indexOf(policyOf(name)) >= 0:
+			return 0
+		case in:
 			return 1
 		}
 		return 2
@@ -103,7 +108,7 @@ func (s *Set) seats(names []string) []string {
 		Reason: fmt.Sprintf("%s has %d modules, and at most %d are looked at: not this one, nor %d others; take out what is not needed",
 			s.opts.Folder, len(names), maxFiles, len(names)-maxFiles-1),
 	}
-	if before == nil || *before != *s.crowd {
+	if before == nil || before.File != s.crowd.File {
 		s.opts.Warn(refusedText(s.crowd, "the others go on as they were"))
 	}
 	names = names[:maxFiles]

@@ -23,6 +23,12 @@ const pollEvery = time.Second
 func (s *Set) Reload(ctx context.Context, specs []Spec, verify Verify) error {
 	s.update.Lock()
 	defer s.update.Unlock()
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return errors.New("the policies are closed")
+	}
 	before := s.opts.Verify
 	s.opts.Verify = verify
 	list, err := s.loadListed(ctx, specs)

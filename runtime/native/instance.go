@@ -72,6 +72,8 @@ func (p *program) Instance(ctx context.Context) (runtime.Instance, error) {
 	var err error
 	i.mod, err = p.runtime.InstantiateModule(experimental.WithMemoryAllocator(context.WithoutCancel(ctx), &i.mem), p.code, p.config)
 	if err != nil {
+		i.mem.Free()
+		p.kernels.Put(i.kernel.Buffer())
 		return nil, err
 	}
 	fuel, _ := i.mod.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)

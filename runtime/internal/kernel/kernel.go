@@ -264,7 +264,8 @@ func (k *Kernel) reuse(n uint32, need, position uint64) (uint64, error) {
 
 // split makes two blocks of a free one and returns the second, of n bytes.
 func (k *Kernel) split(block, rest, n uint32) (uint32, error) {
-	first, second := k.view(uint64(block), headerBytes), k.view(uint64(block+rest), headerBytes)
+	second := k.view(uint64(block+rest), headerBytes) // first of all: it may move the memory
+	first := k.view(uint64(block), headerBytes)
 	if first == nil || second == nil {
 		return 0, ErrBounds
 	}

@@ -287,3 +287,27 @@ func TestMost(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSplitMoves: the second half of a block that is split may lie where nothing
+// was written yet, so that the memory moves: the first half has its new size all
+// the same.
+func TestSplitMoves(t *testing.T) {
+	k := kernel.New(make([]byte, 0, 1024), 32)
+	if !k.Reset([]byte("{}")) {
+		t.Fatal("the input does not fit")
+	}
+	large, err := k.Alloc(60_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Free(large); err != nil {
+		t.Fatal(err)
+	}
+	small, err := k.Alloc(10_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := k.Length(small); n != 10_000 || err != nil {
+		t.Errorf("a block of 10,000 bytes has %d, %v", n, err)
+	}
+}

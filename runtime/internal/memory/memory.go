@@ -90,8 +90,16 @@ type Allocator struct {
 	// most grow at once, and that would copy what is there.
 	Slack uint64
 
-	made    int
+	made    []*linear
 	refused atomic.Bool
+}
+
+// Free gives back the memories of an instance that did not come to be, which
+// the library leaves.
+func (a *Allocator) Free() {
+	for _, m := range a.made {
+		m.Free()
+	}
 }
 
 // Refused reports whether a memory was not made larger since the last Reset.
@@ -102,9 +110,10 @@ func (a *Allocator) Reset() { a.refused.Store(false) }
 
 // Allocate makes the next memory.
 func (a *Allocator) Allocate(capacity, _ uint64) experimental.LinearMemory {
-	limit := a.Limits[min(a.made, len(a.Limits)-1)]
-	a.made++
-	return &linear{owner: a, limit: limit, buf: a.Recycler.Get(min(limit, capacity+a.Slack))}
+	limit := a.Limits[min(len(a.made), len(a.Limits)-1)]
+	m := &linear{owner: a, limit: limit, buf: a.Recycler.Get(min(limit, capacity+a.Slack))}
+	a.made = append(a.made, m)
+	return m
 }
 
 type linear struct {
@@ -132,6 +141,7 @@ func (m *linear) Reallocate(size uint64) []byte {
 	return m.buf
 }
 
+// Free may be called again.
 func (m *linear) Free() {
 	m.owner.Recycler.Put(m.buf)
 	m.buf = nil

@@ -93,3 +93,16 @@ func TestAllocator(t *testing.T) {
 		t.Errorf("%d bytes are outside when all are freed", n)
 	}
 }
+
+// What was made for an instance that does not come to be is given back.
+func TestFree(t *testing.T) {
+	var outside atomic.Int64
+	a := memory.Allocator{Recycler: &memory.Recycler{Outside: &outside}, Limits: []uint64{16 * mib}}
+	a.Allocate(9*mib, 0).Reallocate(9 * mib)
+	a.Allocate(mib, 0).Reallocate(12 * mib)
+	a.Free()
+	a.Free()
+	if n := outside.Load(); n != 0 {
+		t.Errorf("%d bytes are outside when all are freed", n)
+	}
+}
