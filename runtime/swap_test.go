@@ -526,13 +526,10 @@ func TestCrowdAndTheListed(t *testing.T) {
 	s.until(t, "full", func() bool { return len(s.names()) == 65 })
 	s.put(t, "zz.wasm", wasm)
 	s.until(t, "there", func() bool {
-		r := s.Refusals()
-		return len(r) == 1 && r[0].Policy == "p63" && len(s.names()) == 64
+		r, entries := s.Refusals(), s.Entries()
+		last := entries[len(entries)-1]
+		return len(r) == 1 && r[0].Policy == "p63" && len(s.names()) == 64 && last.Name == "zz" && last.Policy.Info().Digest == digestOf(t, wasm)
 	})
-	entries := s.Entries()
-	if last := entries[len(entries)-1]; last.Name != "zz" || last.Policy.Info().Digest != digestOf(t, wasm) {
-		t.Errorf("the last one is %+v", last)
-	}
 	if _, before, err := runtime.Folder(s.dir).Previous("p63"); err != nil || before != nil {
 		t.Errorf("who was put out is kept as if it had left: %v", err)
 	}
