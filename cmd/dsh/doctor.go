@@ -290,17 +290,26 @@ func (p program) repair(ctx context.Context, c cli.Common) ([]cli.Finding, error
 }
 
 // openOrSalvage opens the log, or a new one of all that can be read of one that
-// cannot be opened.
+// cannot be opened, or has a table that cannot be read to its end.
 func (w *ward) openOrSalvage(dir string, o badger.Options) (*badger.Log, error) {
-	log, err := badger.Open(dir, o)
-	if !errors.Is(err, badger.ErrDamaged) {
-		return log, err
+	why := "the database could not be opened"
+	bad, err := badger.DamagedTables(dir)
+	if err != nil {
+		return nil, err
 	}
-	s, failed := badger.Salvage(dir, o)
-	if failed != nil {
-		return nil, errors.Join(err, failed)
+	if len(bad) == 0 {
+		log, err := badger.Open(dir, o)
+		if !errors.Is(err, badger.ErrDamaged) {
+			return log, err
+		}
+	} else {
+		why = "the database is damaged"
 	}
-	w.note("log", fmt.Sprintf("the database could not be opened: a new one was made of %d entries of its tables; %d of the %d tables could not be read to their end", s.Entries, s.Damaged, s.Tables),
+	s, err := badger.Salvage(dir, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s, and no new one can be made of what can be read of it: %w", why, err)
+	}
+	w.note("log", fmt.Sprintf("%s: a new one was made of %d entries of its tables; %d of the %d tables could not be read to their end", why, s.Entries, s.Damaged, s.Tables),
 		"the old one is in "+s.Aside)
 	return badger.Open(dir, o)
 }

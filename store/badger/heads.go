@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -80,6 +81,9 @@ func openHeads(path string, box *seal.Box, fresh bool, warn func(error)) (*heads
 	if bad > 0 {
 		warn(fmt.Errorf("the heads file %s has %d damaged lines: what the database may have lost of those sessions cannot be seen", path, bad))
 		h.incomplete = true
+		if err := keepHeads(path, b); err != nil {
+			return nil, err
+		}
 	}
 	h.size = int64(len(b))
 	if bad > 0 || torn || missing || lines > 2*len(h.proven)+1000 {
@@ -89,6 +93,15 @@ func openHeads(path string, box *seal.Box, fresh bool, warn func(error)) (*heads
 	}
 	h.f, err = os.OpenFile(path, os.O_WRONLY, 0o600)
 	return h, err
+}
+
+// keepHeads sets a damaged heads file aside before it is written anew.
+func keepHeads(path string, b []byte) error {
+	aside := filepath.Join(filepath.Dir(path), repairedFolder)
+	if err := makeFolder(aside); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(aside, "heads."+time.Now().UTC().Format("20060102-150405.000")), b)
 }
 
 // lineSize is about what a line takes.

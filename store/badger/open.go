@@ -75,6 +75,12 @@ const (
 	// are merged on closing. Badger's own compactors wait for up to a second
 	// before they look, which is longer than most runs.
 	compactFrom = 8
+
+	// mergeFrom is the number from which Badger merges them while it runs, and
+	// maxChecked the size of all tables up to which they are looked at first: at
+	// a gigabyte a second.
+	mergeFrom  = 5
+	maxChecked = 64 << 20
 )
 
 func databaseOptions(dir string, found findings) db.Options {
@@ -93,7 +99,7 @@ func databaseOptions(dir string, found findings) db.Options {
 		WithCompactL0OnClose(found.smallTables >= compactFrom).
 		WithLogger(nil)
 	o.BypassLockGuard = !badgerLocks // see lockFolder
-	if found.tight {
+	if found.tight || found.unmerged {
 		o = o.WithNumCompactors(0).WithNumLevelZeroTablesStall(1 << 20).WithCompactL0OnClose(false)
 	}
 	return o
@@ -152,13 +158,32 @@ func (l *Log) open() error {
 	if l.heads, err = openHeads(filepath.Join(l.dir, "heads"), l.box, found.fresh, l.o.Warn); err != nil {
 		return err
 	}
-	if err := l.openDatabase(base, found); err != nil {
+	err = l.beforeMerges(base, &found)
+	if err == nil {
+		err = l.openDatabase(base, found)
+	}
+	if err != nil {
 		l.abandon()
 		return err
 	}
 	l.running.Go(l.commitLoop)
 	l.running.Go(l.heads.loop)
 	return nil
+}
+
+// beforeMerges looks at the tables where some are due to be merged: Badger drops
+// what is behind a bad block without a word, and then deletes the old tables.
+// While one is damaged none is merged.
+func (l *Log) beforeMerges(base string, found *findings) error {
+	if found.smallTables < mergeFrom || found.tableBytes > maxChecked {
+		return nil
+	}
+	bad, err := damagedTables(base)
+	if len(bad) > 0 {
+		found.unmerged = true
+		l.o.Warn(fmt.Errorf("%s of %s cannot be read to the end; tables are not merged until dsh doctor --repair has made new ones of them", strings.Join(bad, ", "), base))
+	}
+	return err
 }
 
 // abandon closes what open has opened.
@@ -172,7 +197,7 @@ func (l *Log) abandon() {
 func (l *Log) openDatabase(base string, found findings) (err error) {
 	l.db, l.scratch, err = withScratch(l.o.Scratch, databaseOptions(base, found), openTwice)
 	if err == nil {
-		err = l.prepare(found)
+		err = l.guard(func() error { return l.prepare(found) })
 	}
 	return damaged(l.dir, err)
 }
@@ -194,6 +219,9 @@ func openTwice(o db.Options) (*db.DB, error) {
 // prepare checks the version, and finishes what a crash has cut off.
 func (l *Log) prepare(found findings) error {
 	if err := l.checkSchema(); err != nil {
+		return err
+	}
+	if err := l.checkPlain(); err != nil {
 		return err
 	}
 	l.order = l.db.MaxVersion()

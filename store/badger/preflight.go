@@ -18,6 +18,8 @@ type findings struct {
 	clean       bool // it was closed, and is as it was then
 	tight       bool // there is no room to merge tables
 	smallTables int  // tables of the first level
+	tableBytes  uint64
+	unmerged    bool // a table is damaged, and none is to be merged
 }
 
 func sizes(tables map[string]int64) (sum uint64) {
@@ -67,7 +69,7 @@ func preflight(dir, base string) (findings, error) {
 			return findings{}, err
 		}
 	}
-	found.tight = tight
+	found.tight, found.tableBytes = tight, sizes(tables)
 	return found, errors.Join(keepManifest(dir, manifest), forgetClosed(dir))
 }
 

@@ -232,6 +232,12 @@ func RestoreManifest(dir string) (done bool, err error) {
 	if err != nil || closed == nil {
 		return false, err
 	}
+	tables, _, err := listDatabase(filepath.Join(dir, "log"))
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(tables) < len(closed.tables) {
+		return false, nil // a list would not bring them back
+	} else if err != nil {
+		return false, err
+	}
 	path := filepath.Join(dir, "log", db.ManifestFilename)
 	have, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

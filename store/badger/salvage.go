@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	db "github.com/dgraph-io/badger/v4"
@@ -83,7 +84,7 @@ func Salvage(dir string, o Options) (s Salvaged, err error) {
 func settle(dir string) error {
 	to, base := filepath.Join(dir, salvageFolder), filepath.Join(dir, "log")
 	name, err := os.ReadFile(filepath.Join(to, completeFile))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil
 	}
 	if err != nil {
@@ -97,7 +98,10 @@ func settle(dir string) error {
 	if err := makeFolder(repaired); err != nil {
 		return err
 	}
-	if err := errors.Join(renameIfThere(base, aside), makeFolder(aside)); err != nil {
+	if err := renameIfThere(base, aside); err != nil {
+		return err
+	}
+	if err := makeFolder(aside); err != nil {
 		return err
 	}
 	// What says how the old one was goes with it.
@@ -109,7 +113,10 @@ func settle(dir string) error {
 	if err := keepBodies(filepath.Join(dir, "bodies"), filepath.Join(aside, "bodies")); err != nil {
 		return err
 	}
-	if err := errors.Join(syncDir(aside), syncDir(repaired), os.Rename(to, base), syncDir(dir)); err != nil {
+	if err := errors.Join(syncDir(aside), syncDir(repaired)); err != nil {
+		return err
+	}
+	if err := errors.Join(os.Rename(to, base), syncDir(dir)); err != nil {
 		return err
 	}
 	return os.Remove(filepath.Join(base, completeFile))
@@ -166,9 +173,24 @@ type salvage struct {
 	entries  int
 }
 
-// begin makes the new folder, with the logs of the old one.
+// begin makes the new folder, with the logs of the old one. What a salvage has
+// left there is of the old one, and goes, unless there is no old one.
 func (s *salvage) begin() error {
-	if err := errors.Join(os.RemoveAll(s.to), makeFolder(s.to)); err != nil {
+	tables, bytes, err := listDatabase(s.from)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && len(tables) == 0 && bytes == 0:
+		err = errors.Join(makeFolder(filepath.Join(s.log.dir, repairedFolder)),
+			renameIfThere(s.to, filepath.Join(s.log.dir, repairedFolder, salvageFolder+asideName())))
+	case err == nil:
+		err = os.RemoveAll(s.to)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.room(sizes(tables) + bytes); err != nil {
+		return err
+	}
+	if err := makeFolder(s.to); err != nil {
 		return err
 	}
 	logs, err := filepath.Glob(filepath.Join(s.from, "*.mem"))
@@ -180,6 +202,17 @@ func (s *salvage) begin() error {
 		if err != nil {
 			break
 		}
+	}
+	return err
+}
+
+// room checks that there is room for a second database of so many bytes: Badger
+// maps its files, and dies where the disk is full.
+func (s *salvage) room(bytes uint64) error {
+	free, err := s.log.free(s.log.dir)
+	need := bytes + bytes/4 + 2*memtableSize + s.log.o.Reserve/4
+	if err == nil && free < need {
+		err = tooFull(s.log.dir, free, need)
 	}
 	return err
 }
@@ -280,7 +313,27 @@ func (s *salvage) each(name string, f func(key string, ts uint64, gone bool, val
 	}
 }
 
-func eachEntry(name string, f func(key string, ts uint64, gone bool, value []byte)) (err error) {
+// eachEntry reads a table block by block, so that a bad one costs what is in it.
+func eachEntry(name string, f func(key string, ts uint64, gone bool, value []byte)) error {
+	t, err := openTable(name)
+	if err != nil {
+		return err
+	}
+	n := uint64(0)
+	blocks := t.KeySplits(int(t.KeyCount())+1, nil)
+	for i := range blocks {
+		read, failed := eachOfBlock(t, blocks, i, f)
+		n += read
+		err = errors.Join(err, failed)
+	}
+	if want := uint64(t.KeyCount()); n != want { // the iterator ends without a word
+		return fmt.Errorf("%d of its %d entries can be read", n, want)
+	}
+	return err
+}
+
+// openTable reads the file of a table. Badger panics on some damages.
+func openTable(name string) (t *table.Table, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = gaveUp(r)
@@ -288,28 +341,76 @@ func eachEntry(name string, f func(key string, ts uint64, gone bool, value []byt
 	}()
 	b, err := os.ReadFile(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	t, err := table.OpenInMemoryTable(b, 1, &table.Options{Compression: options.None, ChkMode: options.OnBlockRead})
-	if err != nil {
-		return err
-	}
-	n := uint64(0)
+	return table.OpenInMemoryTable(b, 1, &table.Options{Compression: options.None, ChkMode: options.OnBlockRead})
+}
+
+// eachOfBlock reads the entries of the i-th block, which begins with the i-th of
+// the keys.
+func eachOfBlock(t *table.Table, blocks []string, i int, f func(key string, ts uint64, gone bool, value []byte)) (n uint64, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = gaveUp(r)
+		}
+	}()
 	it := t.NewIterator(0)
 	defer func() { err = errors.Join(err, it.Close()) }()
-	for it.Rewind(); it.Valid(); it.Next() {
+	for it.Seek([]byte(blocks[i])); it.Valid(); it.Next() {
+		if i+1 < len(blocks) && y.CompareKeys(it.Key(), []byte(blocks[i+1])) >= 0 {
+			break
+		}
+		n++
 		v := it.Value()
 		if v.Meta&pointerBit != 0 { // into the value log, where nothing is
 			continue
 		}
-		gone := v.Meta&deletedBit != 0
-		f(string(y.ParseKey(it.Key())), y.ParseTs(it.Key()), gone, append([]byte(nil), v.Value...))
-		n++
+		f(string(y.ParseKey(it.Key())), y.ParseTs(it.Key()), v.Meta&deletedBit != 0, append([]byte(nil), v.Value...))
 	}
-	if want := uint64(t.KeyCount()); n != want { // the iterator ends without a word
-		return fmt.Errorf("%d of its %d entries can be read", n, want)
+	return n, nil
+}
+
+// DamagedTables names the tables of a folder's database that cannot be read to
+// their end. Badger opens over such a one, reads around it, and drops what is
+// behind the damage where it merges it with others. The folder must not be open.
+func DamagedTables(dir string) (names []string, err error) {
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return nil, folderError(dir, err)
 	}
-	return nil
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, folderError(dir, err)
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
+	if err := settle(dir); err != nil {
+		return nil, folderError(dir, err)
+	}
+	return damagedTables(filepath.Join(dir, "log"))
+}
+
+func damagedTables(base string) (names []string, err error) {
+	all, err := filepath.Glob(filepath.Join(base, "*.sst"))
+	for _, name := range all {
+		if checkTable(name) != nil {
+			names = append(names, filepath.Base(name))
+		}
+	}
+	return names, err
+}
+
+// checkTable fails where the checksum of a block, or more, is wrong.
+func checkTable(name string) (err error) {
+	t, err := openTable(name)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = gaveUp(r)
+		}
+	}()
+	return t.VerifyChecksum()
 }
 
 // Badger's marks of a key that was deleted, and of a value that is elsewhere.

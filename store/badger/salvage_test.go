@@ -230,6 +230,109 @@ func TestSalvageIsFinished(t *testing.T) {
 	}
 }
 
+// blank zeroes a page of a file.
+func blank(t *testing.T, name string, page int64) {
+	t.Helper()
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteAt(make([]byte, 4096), page*4096)
+	must(t, errors.Join(err, f.Close()))
+}
+
+// TestDamagedBlock: what is behind a bad block of a table is not lost when tables
+// are merged, and is in the database that a repair makes.
+func TestDamagedBlock(t *testing.T) {
+	t.Parallel()
+	dir := sample(t)
+	blank(t, tables(t, dir)[0], 1)
+	bad, err := badger.DamagedTables(dir)
+	if err != nil || len(bad) != 1 || bad[0] != filepath.Base(tables(t, dir)[0]) {
+		t.Fatalf("damaged are %v, %v", bad, err)
+	}
+	warned := false
+	var before uint64
+	for i := range 12 { // more tables than there may be
+		log, err := badger.Open(dir, badger.Options{Warn: func(err error) { warned = warned || strings.Contains(err.Error(), "not merged until") }})
+		must(t, err)
+		fill(t, log, dsh.SessionID(fmt.Sprintf("new%d", i)), 3)
+		n, err := count(t, log, "s2")
+		if i == 0 {
+			before = n
+		}
+		if err != nil || n != before || n == 0 {
+			t.Fatalf("after %d runs s2 has %d events, %v; it had %d", i, n, err, before)
+		}
+		must(t, log.Close())
+	}
+	if !warned {
+		t.Error("nobody is told that tables are not merged")
+	}
+	s, err := badger.Salvage(dir, badger.Options{})
+	must(t, err)
+	log, err := badger.Open(dir, badger.Options{})
+	must(t, err)
+	events := mend(t, log)
+	must(t, log.Close())
+	if s.Damaged != 1 || len(events) < 14 || events["s2"] != before {
+		t.Errorf("%+v: %v", s, events)
+	}
+	if bad, err := badger.DamagedTables(dir); err != nil || len(bad) > 0 {
+		t.Errorf("damaged are %v, %v", bad, err)
+	}
+}
+
+// TestFirstPage: a table on which Badger panics is a damage, with the advice that
+// goes with it.
+func TestFirstPage(t *testing.T) {
+	t.Parallel()
+	for i := range 3 {
+		dir := sample(t)
+		blank(t, tables(t, dir)[i], 0)
+		log, err := badger.Open(dir, badger.Options{})
+		if err == nil {
+			must(t, log.Close())
+		} else if !errors.Is(err, badger.ErrDamaged) || !strings.Contains(err.Error(), "doctor --repair") {
+			t.Errorf("table %d: %v", i, err)
+		}
+		if bad, err := badger.DamagedTables(dir); err != nil || len(bad) != 1 {
+			t.Errorf("table %d: damaged are %v, %v", i, bad, err)
+		}
+	}
+}
+
+// TestNoSealedFile: without the file that says that a log is encrypted nothing of
+// it is taken for damaged, and its own key brings the file back.
+func TestNoSealedFile(t *testing.T) {
+	t.Parallel()
+	dir, key := t.TempDir(), bytes.Repeat([]byte{9}, 32)
+	log := openSealed(t, dir, key)
+	fill(t, log, "a", 40)
+	must(t, log.Close())
+	must(t, os.Remove(filepath.Join(dir, "sealed")))
+	refuses := func(what string, o badger.Options) {
+		t.Helper()
+		for range 2 {
+			log, err := badger.Open(dir, o)
+			if !errors.Is(err, badger.ErrNoKey) {
+				t.Fatalf("%s: %v, %v", what, log, err)
+			}
+		}
+	}
+	heads, err := os.ReadFile(filepath.Join(dir, "heads"))
+	must(t, err)
+	refuses("no key", badger.Options{})
+	refuses("another key", badger.Options{Key: bytes.Repeat([]byte{8}, 32)})
+	must(t, os.Remove(filepath.Join(dir, "heads")))
+	refuses("no key, no heads", badger.Options{})
+	must(t, os.WriteFile(filepath.Join(dir, "heads"), heads, 0o600))
+	log = openSealed(t, dir, key)
+	whole(t, log, "a", 40)
+	must(t, log.Close())
+	if _, err := os.Stat(filepath.Join(dir, "sealed")); err != nil {
+		t.Error(err)
+	}
+}
+
 func copied(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "copy")
