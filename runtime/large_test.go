@@ -53,7 +53,9 @@ func TestLargeThatDoesNotBegin(t *testing.T) {
 // first decision.
 func TestLargeIsNotKept(t *testing.T) {
 	e := native.New(native.Options{})
-	wasm := large(func(m *wasmtest.Module, hook uint32) { m.ExportFunc(hostabi.ExportWarm, m.Func(hook, wasmtest.I32Const(0))) })
+	wasm := large(func(m *wasmtest.Module, hook uint32) {
+		m.ExportFunc(hostabi.ExportWarm, m.Func(hook, wasmtest.I32Const(0)))
+	})
 	set, err := runtime.Open(t.Context(), []runtime.Spec{{Name: "p", Module: "p.wasm", Wasm: wasm}}, runtime.Options{Engine: e})
 	if err != nil {
 		t.Fatal(err)

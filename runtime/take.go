@@ -266,7 +266,11 @@ func (s *Set) judge(policy, path string, wasm []byte, known Acceptance) (Standin
 	standing.Accepted = slices.Contains(known.Digests, sum)
 	version := standing.Version
 	if version == "" {
-		version = versionOf(wasm)
+		m, err := hostabi.ParseModule(wasm)
+		if err != nil {
+			return standing, nil // loading says what it is
+		}
+		version = versionOf(m)
 	}
 	if why := known.downgrade(version, sum); why != "" {
 		return standing, fmt.Errorf("%s: %s", path, why)
@@ -275,11 +279,11 @@ func (s *Set) judge(policy, path string, wasm []byte, known Acceptance) (Standin
 }
 
 // versionOf is what a module's manifest calls its version; "" if it has none.
-func versionOf(wasm []byte) string {
-	if m, err := hostabi.ParseModule(wasm); err == nil && m.Manifest != nil {
-		return m.Manifest.Version
+func versionOf(m *hostabi.Module) string {
+	if m.Manifest == nil {
+		return ""
 	}
-	return ""
+	return m.Manifest.Version
 }
 
 // specOf is how a module of the folder is run: as the configuration lists its

@@ -34,7 +34,7 @@ func (p program) explain(ctx context.Context, c cli.Common, f dsh.Failure) (func
 	}
 	provider := loop.Provider{Retry: dsh.DefaultRetryPolicy()}
 	if name := cfg.Agent.Provider; name != "" {
-		settings, err := cfg.Provider(name)
+		settings, err := cfg.ProviderAsWritten(name)
 		if err != nil {
 			return nil, errors.Join(usage(err), set.Close())
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -100,9 +101,32 @@ func (a *app) unknown(c *cobra.Command, args []string) error {
 	return Usagef("unknown command %q of %s: %s", oneLine(args[0], 60), c.CommandPath(), hint)
 }
 
+// wanted is what the values of flags of a type are; "": their error says it.
+func wanted(typ string) string {
+	switch typ {
+	case "int":
+		return "a whole number"
+	case "uint64":
+		return "a whole number of 0 or more"
+	case "float64":
+		return "a number"
+	case "duration":
+		return "a duration, as 500ms, 30s or 5m"
+	case "bool":
+		return "true or false"
+	}
+	return ""
+}
+
 // flagError makes a UsageError of pflag's, with the nearest flags.
 func flagError(c *cobra.Command, err error) error {
 	msg := oneLine(err.Error(), 200)
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) {
+		if want := wanted(bad.GetFlag().Value.Type()); want != "" {
+			msg = fmt.Sprintf("--%s %q: it takes %s", bad.GetFlag().Name, oneLine(bad.GetValue(), 60), want)
+		}
+	}
 	if name, ok := strings.CutPrefix(msg, "unknown flag: --"); ok {
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })

@@ -424,7 +424,7 @@ func TestUsage(t *testing.T) {
 		{"run q --output yaml", "text, json or stream-json"},
 		{"run q --json --output text", "exclude each other"},
 		{"run q --max-steps 0", "not positive"},
-		{"run q --max-steps many", "invalid"},
+		{"run q --max-steps many", "it takes a whole number"},
 		{"run q --max-wait -3s", "not positive"},
 		{"run q --resume=", "needs a session's id"},
 		{"run q --cwd /no/such/folder", "no such folder"},

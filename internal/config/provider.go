@@ -403,12 +403,22 @@ func maybeSecretHeader(name string) bool {
 // fails, as Problems, for one that there is none of, and for one whose
 // variables are not set: nothing could be sent to it.
 func (c *Config) Provider(name string) (Provider, error) {
-	p := c.providers[name]
-	if p == nil {
-		return Provider{}, Problems{{Message: fmt.Sprintf("no provider %s; allowed: %s", shortQuote(name), list(c.names))}}
+	p, err := c.ProviderAsWritten(name)
+	if err != nil {
+		return Provider{}, err
 	}
 	if ps := p.unset(); len(ps) > 0 {
 		return Provider{}, ps
+	}
+	return p, nil
+}
+
+// ProviderAsWritten is Provider for who sends nothing: the variables that it
+// needs may not be there.
+func (c *Config) ProviderAsWritten(name string) (Provider, error) {
+	p := c.providers[name]
+	if p == nil {
+		return Provider{}, Problems{{Message: fmt.Sprintf("no provider %s; allowed: %s", shortQuote(name), list(c.names))}}
 	}
 	return *p, nil
 }

@@ -68,7 +68,7 @@ func matches(form, text string) bool { return regexp.MustCompile(form).MatchStri
 
 // Parse reads a reference.
 func Parse(text string) (Reference, error) {
-	bad := fmt.Errorf("%q is no reference: oci://HOST/NAME@sha256:DIGEST", text)
+	bad := fmt.Errorf("%q is no reference: oci://HOST/NAME@sha256:DIGEST, and oci://HOST/NAME or oci://HOST/NAME:TAG to push to", text)
 	rest, ok := strings.CutPrefix(text, Prefix)
 	if !ok || len(text) > 1024 {
 		return Reference{}, bad
