@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"runtime/debug"
+	"sync"
 
 	"github.com/dsh-agent/dsh"
 	"github.com/dsh-agent/dsh/hostabi"
@@ -19,10 +20,12 @@ type program struct {
 	env    func(string) (string, bool)
 	wrap   func(dsh.Log) dsh.Log // what tests put around the log of a turn; nil: nothing
 	reload <-chan struct{}       // a wish to load the policies anew; nil: it never comes
+	told   *sync.Map             // the notices of a configuration that were told, which some commands load twice; nil: each is
 }
 
 // commands hands the rooms to the command line.
 func (p program) commands() cli.Program {
+	p.told = new(sync.Map)
 	return cli.Program{
 		Build:    build(),
 		Log:      p.openLog,
@@ -96,6 +99,11 @@ func (p program) load(c cli.Common, cwd string, flags ...config.Flag) (*config.C
 	src.Flags = append(src.Flags, flags...)
 	cfg, notices, err := config.Load(src)
 	for _, n := range notices {
+		if p.told != nil {
+			if _, before := p.told.LoadOrStore(n, true); before {
+				continue
+			}
+		}
 		c.Warn(n)
 	}
 	return cfg, usage(err)

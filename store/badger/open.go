@@ -77,8 +77,8 @@ const (
 	compactFrom = 8
 
 	// mergeFrom is the number from which Badger merges them while it runs, and
-	// maxChecked the size of all tables up to which they are looked at first: at
-	// a gigabyte a second.
+	// maxChecked the bytes of tables that are looked at before, the small ones
+	// first: at a gigabyte a second.
 	mergeFrom  = 5
 	maxChecked = 64 << 20
 )
@@ -158,11 +158,8 @@ func (l *Log) open() error {
 	if l.heads, err = openHeads(filepath.Join(l.dir, "heads"), l.box, found.fresh, l.o.Warn); err != nil {
 		return err
 	}
-	err = l.beforeMerges(base, &found)
-	if err == nil {
-		err = l.openDatabase(base, found)
-	}
-	if err != nil {
+	l.beforeMerges(base, &found)
+	if err := l.openDatabase(base, found); err != nil {
 		l.abandon()
 		return err
 	}
@@ -174,16 +171,14 @@ func (l *Log) open() error {
 // beforeMerges looks at the tables where some are due to be merged: Badger drops
 // what is behind a bad block without a word, and then deletes the old tables.
 // While one is damaged none is merged.
-func (l *Log) beforeMerges(base string, found *findings) error {
-	if found.smallTables < mergeFrom || found.tableBytes > maxChecked {
-		return nil
+func (l *Log) beforeMerges(base string, found *findings) {
+	if found.smallTables < mergeFrom {
+		return
 	}
-	bad, err := damagedTables(base)
-	if len(bad) > 0 {
+	if bad := damagedOf(base, found.tables, maxChecked); len(bad) > 0 {
 		found.unmerged = true
 		l.o.Warn(fmt.Errorf("%s of %s cannot be read to the end; tables are not merged until dsh doctor --repair has made new ones of them", strings.Join(bad, ", "), base))
 	}
-	return err
 }
 
 // abandon closes what open has opened.

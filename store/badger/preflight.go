@@ -14,12 +14,12 @@ import (
 
 // What preflight found in a folder that is to be opened.
 type findings struct {
-	fresh       bool // there is no database yet
-	clean       bool // it was closed, and is as it was then
-	tight       bool // there is no room to merge tables
-	smallTables int  // tables of the first level
-	tableBytes  uint64
-	unmerged    bool // a table is damaged, and none is to be merged
+	fresh       bool             // there is no database yet
+	clean       bool             // it was closed, and is as it was then
+	tight       bool             // there is no room to merge tables
+	smallTables int              // tables of the first level
+	unmerged    bool             // a table is damaged, and none is to be merged
+	tables      map[string]int64 // with their sizes
 }
 
 func sizes(tables map[string]int64) (sum uint64) {
@@ -69,7 +69,7 @@ func preflight(dir, base string) (findings, error) {
 			return findings{}, err
 		}
 	}
-	found.tight, found.tableBytes = tight, sizes(tables)
+	found.tight, found.tables = tight, tables
 	return found, errors.Join(keepManifest(dir, manifest), forgetClosed(dir))
 }
 

@@ -1,11 +1,16 @@
 package badger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -343,6 +348,10 @@ func openTable(name string) (t *table.Table, err error) {
 	if err != nil {
 		return nil, err
 	}
+	return tableOf(b)
+}
+
+func tableOf(b []byte) (*table.Table, error) {
 	return table.OpenInMemoryTable(b, 1, &table.Options{Compression: options.None, ChkMode: options.OnBlockRead})
 }
 
@@ -386,23 +395,40 @@ func DamagedTables(dir string) (names []string, err error) {
 	if err := settle(dir); err != nil {
 		return nil, folderError(dir, err)
 	}
-	return damagedTables(filepath.Join(dir, "log"))
+	base := filepath.Join(dir, "log")
+	tables, _, err := listDatabase(base)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return damagedOf(base, tables, math.MaxInt64), err
 }
 
-func damagedTables(base string) (names []string, err error) {
-	all, err := filepath.Glob(filepath.Join(base, "*.sst"))
-	for _, name := range all {
-		if checkTable(name) != nil {
-			names = append(names, filepath.Base(name))
+// damagedOf names those of the tables that are damaged. It reads the smallest
+// first, as long as it is so many bytes in all.
+func damagedOf(base string, tables map[string]int64, most int64) (names []string) {
+	var buf []byte // for all: fresh memory costs more than to read it
+	bySize := func(a, b string) int { return cmp.Or(cmp.Compare(tables[a], tables[b]), cmp.Compare(a, b)) }
+	for _, name := range slices.SortedFunc(maps.Keys(tables), bySize) {
+		if most -= tables[name]; most < 0 {
+			break
+		}
+		buf = slices.Grow(buf[:0], int(tables[name]))[:tables[name]]
+		if checkTable(filepath.Join(base, name), buf) != nil {
+			names = append(names, name)
 		}
 	}
-	return names, err
+	return names
 }
 
-// checkTable fails where the checksum of a block, or more, is wrong.
-func checkTable(name string) (err error) {
-	t, err := openTable(name)
+// checkTable fails where the checksum of a block, or more, is wrong. It reads the
+// table into buf.
+func checkTable(name string, buf []byte) (err error) {
+	f, err := os.Open(name)
 	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // it was read
+	if _, err := io.ReadFull(f, buf); err != nil {
 		return err
 	}
 	defer func() {
@@ -410,6 +436,10 @@ func checkTable(name string) (err error) {
 			err = gaveUp(r)
 		}
 	}()
+	t, err := tableOf(buf)
+	if err != nil {
+		return err
+	}
 	return t.VerifyChecksum()
 }
 
