@@ -141,7 +141,7 @@ func (w *ward) modes(dir string, mode fs.FileMode) {
 		if err != nil {
 			return err
 		}
-		if info, err := d.Info(); err == nil && info.Mode().Perm()&0o077 != 0 && info.Mode()&fs.ModeSymlink == 0 {
+		if info, err := d.Info(); err == nil && !d.IsDir() && info.Mode().Perm()&0o077 != 0 && info.Mode()&fs.ModeSymlink == 0 {
 			open++
 			example = path
 		}
@@ -152,6 +152,8 @@ func (w *ward) modes(dir string, mode fs.FileMode) {
 		w.bad("data folder", err.Error(), "make it yours, or choose another one with --data-dir or DSH_DATA_DIR")
 	case open > 0 && mode.Perm()&0o077 != 0 && modes:
 		w.bad("data folder", fmt.Sprintf("others can enter %s, and read %d of its files, as %s", dir, open, example), "chmod -R go= "+dir)
+	case mode.Perm()&0o077 != 0 && modes:
+		w.note("data folder", fmt.Sprintf("others can enter %s, and read none of its files", dir), "chmod go= "+dir)
 	case open > 0 && modes:
 		w.note("data folder", fmt.Sprintf("%d files in %s are open to others, who cannot enter it, as %s", open, dir, example), "chmod -R go= "+dir)
 	default:

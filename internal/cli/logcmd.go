@@ -60,6 +60,7 @@ func (a *app) showLog(ctx context.Context, log dsh.Log, word string, follow bool
 	}
 	out := bufio.NewWriter(a.out)
 	defer out.Flush() //nolint:errcheck // stdout's first error stays, and is looked at
+	shown := 0
 	for e, err := range events {
 		if err != nil {
 			return err
@@ -67,6 +68,7 @@ func (a *app) showLog(ctx context.Context, log dsh.Log, word string, follow bool
 		if !fits(e) {
 			continue
 		}
+		shown++
 		if a.common.JSON {
 			out.Write(e.Line()) //nolint:errcheck // as above
 			out.WriteByte('\n') //nolint:errcheck // as above
@@ -79,6 +81,9 @@ func (a *app) showLog(ctx context.Context, log dsh.Log, word string, follow bool
 		if err := a.out.err(); err != nil {
 			return err
 		}
+	}
+	if shown == 0 {
+		a.progress(plain, fmt.Sprintf("none of the %s of session %s is of that kind", count(int(h.Seq), "event", "events"), h.ID))
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (a *app) signed(s Signing, done Signed) error {
 	case a.common.JSON:
 		return writeJSON(a.out, done)
 	case s.NewKey != "":
-		_, err := fmt.Fprintf(a.out, "key %s: the secret one is in %s, the public one in %s.pub\nto ask for it: [recovery] require_signature = true, keys = [%q]\n",
+		_, err := fmt.Fprintf(a.out, "key %s: the secret one is in %s, the public one in %s.pub\nwho wants such signatures adds to dsh.toml:\n[recovery]\nrequire_signature = true\nkeys = [%q]\n",
 			done.Key, oneLine(done.File, 200), oneLine(done.File, 200), done.Public)
 		return err
 	}

@@ -108,15 +108,15 @@ func (l *Log) noKeyFile() error {
 		"name the variable or the file of its key with store.key_env or store.key_file", seal.ErrSealed)
 }
 
-// checkPlain fails where a log without a key has a record that is sealed: it
-// would look damaged, all of it.
+// checkPlain fails where the first event of a log without a key is sealed: the
+// log would look damaged, all of it.
 func (l *Log) checkPlain() error {
 	if l.box != nil {
 		return nil
 	}
 	return l.db.View(func(txn *db.Txn) error {
 		o := db.DefaultIteratorOptions
-		o.Prefix = []byte(prefixRecord)
+		o.Prefix, o.PrefetchValues = []byte(prefixEvent), false
 		it := txn.NewIterator(o)
 		defer it.Close()
 		if it.Rewind(); !it.Valid() {
