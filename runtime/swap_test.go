@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -376,6 +377,9 @@ func TestRefusals(t *testing.T) {
 			}
 			if e := s.Entries()[0]; e.Refusal == nil || e.Policy == nil || e.Refusal.File != path {
 				t.Errorf("the entry is %+v", e)
+			}
+			if kept, err := os.ReadFile(filepath.Join(s.dir, ".previous", "p.wasm")); err != nil || !bytes.Equal(kept, good) {
+				t.Errorf("the one before is not kept to be rolled back to: %d bytes, %v", len(kept), err)
 			}
 			if said := s.said(); len(said) != 1 || !strings.Contains(said[0], c.want) || strings.Contains(said[0], "\n") || !strings.Contains(said[0], "goes on") {
 				t.Errorf("said %q", said)

@@ -331,6 +331,9 @@ func (s *Set) refuse(name string, f *file, sum string, kind dsh.FaultKind, err e
 	}
 	f.refusal = r
 	s.opts.Warn(refusedText(r, s.instead(f, r.Policy)))
+	if v := f.version; v != nil && v.info.Digest != sum {
+		s.keepPrevious(v) // this process goes on with it, and is the only one that has it
+	}
 }
 
 // instead says what decides in the place of a refused module.
