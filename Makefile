@@ -79,8 +79,8 @@ fuzz:
 	.ci/fuzz $(FUZZTIME)
 
 ## kill: SIGKILLs at any moment of 16 sessions that append, and a quarter as
-## many of the process that keeps a log which others append to; make kill
-## KILLS=40 takes half a minute
+## many of the process that keeps a log which others append to, and as many of a
+## repair; make kill KILLS=40 takes half a minute
 kill:
 	DSH_KILL_ROUNDS=$(KILLS) $(GO) test ./store/badger -run '^Test(Kill|SalvageIsKilled)$$' -v -count 1 -timeout 30m
 	DSH_KILL_ROUNDS=$$(($(KILLS) / 4)) $(GO) test ./store/shared -run '^TestTheKeeperIsKilled$$' -v -count 1 -timeout 30m

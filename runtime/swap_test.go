@@ -487,19 +487,19 @@ func TestCrowd(t *testing.T) {
 	for i := range 70 {
 		s.put(t, name(i)+".wasm", wasm)
 	}
-	crowded := func(n int) func() bool {
+	crowded := func(first string) func() bool {
 		return func() bool {
 			r := s.Refusals()
-			return len(r) == 1 && strings.Contains(r[0].Message, fmt.Sprintf("has %d modules, and at most 64 are looked at", n))
+			return len(r) == 1 && r[0].Policy == first && strings.Contains(r[0].Message, "has over 64 modules, and no more are looked at")
 		}
 	}
-	s.until(t, "crowded", crowded(70))
+	s.until(t, "crowded", crowded(name(64)))
 	before := s.names()
 	if len(before) != 65 || before[0] != name(0) || before[64] != "retry" {
 		t.Errorf("it is %v", before)
 	}
 	s.put(t, "a.wasm", wasm)
-	s.until(t, "more crowded", crowded(71))
+	s.until(t, "more crowded", crowded("a"))
 	if after := s.names(); !slices.Equal(after, before) {
 		t.Errorf("it has become %v", after)
 	}
@@ -516,6 +516,18 @@ func TestCrowd(t *testing.T) {
 		if !strings.Contains(line, "take out what is not needed") {
 			t.Errorf("said %q", line)
 		}
+	}
+	s.put(t, "b.wasm", wasm)
+	s.put(t, "c.wasm", wasm)
+	s.until(t, "crowded again", crowded("b"))
+	said := len(s.said())
+	s.put(t, "d.wasm", wasm)
+	s.until(t, "seen", func() bool { return runtime.Folder(s.dir).Has("d") })
+	if err := s.Reload(t.Context(), []runtime.Spec{builtin}, nil); err != nil { // it has looked once more
+		t.Fatal(err)
+	}
+	if now := len(s.said()); now != said || !crowded("b")() {
+		t.Errorf("one more that finds no room is said, too: %q", s.said())
 	}
 }
 

@@ -105,10 +105,9 @@ func (s *Set) seats(names []string) []string {
 	first := names[maxFiles]
 	s.crowd = &Refusal{
 		Policy: policyOf(first), File: filepath.Join(string(s.opts.Folder), first), Kind: dsh.FaultDenied,
-		Reason: fmt.Sprintf("%s has %d modules, and at most %d are looked at: not this one, nor %d others; take out what is not needed",
-			s.opts.Folder, len(names), maxFiles, len(names)-maxFiles-1),
+		Reason: fmt.Sprintf("%s has over %d modules, and no more are looked at: not this one, nor what follows it; take out what is not needed", s.opts.Folder, maxFiles),
 	}
-	if before == nil || before.File != s.crowd.File {
+	if before == nil || *before != *s.crowd {
 		s.opts.Warn(refusedText(s.crowd, "the others go on as they were"))
 	}
 	names = names[:maxFiles]

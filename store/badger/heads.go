@@ -101,7 +101,7 @@ func keepHeads(path string, b []byte) error {
 	if err := makeFolder(aside); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(aside, "heads."+time.Now().UTC().Format("20060102-150405.000")), b)
+	return writeFile(filepath.Join(aside, "heads."+stamp()), b)
 }
 
 // lineSize is about what a line takes.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 	"unicode/utf8"
 
 	db "github.com/dgraph-io/badger/v4"
@@ -170,7 +169,7 @@ func (r *repair) carryOut() error {
 	if err := makeFolder(dir); err != nil {
 		return err
 	}
-	r.done.File = filepath.Join(dir, fmt.Sprintf("%s.%s.jsonl", r.id, time.Now().UTC().Format("20060102-150405.000")))
+	r.done.File = filepath.Join(dir, fmt.Sprintf("%s.%s.jsonl", r.id, stamp()))
 	if err := l.space(uint64(r.aside.Len())); err != nil {
 		return err
 	}
@@ -220,14 +219,11 @@ func (r *repair) heads() error {
 // database: then it might name tables that are not there. The folder must not
 // be open.
 func RestoreManifest(dir string) (done bool, err error) {
-	lock, err := lockDir(dir)
+	dir, lock, err := lockAtRest(dir)
 	if err != nil {
-		return false, folderError(dir, err)
-	}
-	defer func() { err = errors.Join(err, lock.release()) }()
-	if err := settle(dir); err != nil {
 		return false, err
 	}
+	defer func() { err = errors.Join(err, lock.release()) }()
 	closed, err := readClosed(dir)
 	if err != nil || closed == nil {
 		return false, err
@@ -251,7 +247,7 @@ func RestoreManifest(dir string) (done bool, err error) {
 		if err := makeFolder(filepath.Join(dir, repairedFolder)); err != nil {
 			return false, err
 		}
-		name := "MANIFEST." + time.Now().UTC().Format("20060102-150405.000")
+		name := "MANIFEST." + stamp()
 		if err := writeFile(filepath.Join(dir, repairedFolder, name), have); err != nil {
 			return false, err
 		}

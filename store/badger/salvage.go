@@ -41,7 +41,27 @@ const (
 const asidePrefix = "log."
 
 // asideName names the folder of an old database.
-func asideName() string { return asidePrefix + time.Now().UTC().Format("20060102-150405.000") }
+func asideName() string { return asidePrefix + stamp() }
+
+// stamp tells what is set aside now from what was before.
+func stamp() string { return time.Now().UTC().Format("20060102-150405.000") }
+
+// lockAtRest takes the lock of a folder that is not open, and finishes what a
+// kill has left of a salvage. The caller releases it. dir is made absolute.
+func lockAtRest(dir string) (string, *dirLock, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return dir, nil, folderError(dir, err)
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return dir, nil, folderError(dir, err)
+	}
+	if err := settle(dir); err != nil {
+		return dir, nil, errors.Join(folderError(dir, err), lock.release())
+	}
+	return dir, lock, nil
+}
 
 // Salvage makes a new database of all that can be read of the tables and logs of
 // one that cannot be opened, puts that aside, and the new one in its place. What
@@ -50,18 +70,11 @@ func asideName() string { return asidePrefix + time.Now().UTC().Format("20060102
 // database as it was, or is finished by who opens the folder next. The folder
 // must not be open.
 func Salvage(dir string, o Options) (s Salvaged, err error) {
-	dir, err = filepath.Abs(dir)
+	dir, lock, err := lockAtRest(dir)
 	if err != nil {
-		return s, folderError(dir, err)
-	}
-	lock, err := lockDir(dir)
-	if err != nil {
-		return s, folderError(dir, err)
-	}
-	defer func() { err = errors.Join(err, lock.release()) }()
-	if err := settle(dir); err != nil {
 		return s, err
 	}
+	defer func() { err = errors.Join(err, lock.release()) }()
 	l := newLog(dir, o.withDefaults(), lock)
 	if err := l.openBox(filepath.Join(dir, "log")); err != nil {
 		return s, err
@@ -185,7 +198,7 @@ func (s *salvage) begin() error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && len(tables) == 0 && bytes == 0:
 		err = errors.Join(makeFolder(filepath.Join(s.log.dir, repairedFolder)),
-			renameIfThere(s.to, filepath.Join(s.log.dir, repairedFolder, salvageFolder+asideName())))
+			renameIfThere(s.to, filepath.Join(s.log.dir, repairedFolder, salvageFolder+"."+stamp())))
 	case err == nil:
 		err = os.RemoveAll(s.to)
 	}
@@ -383,18 +396,11 @@ func eachOfBlock(t *table.Table, blocks []string, i int, f func(key string, ts u
 // their end. Badger opens over such a one, reads around it, and drops what is
 // behind the damage where it merges it with others. The folder must not be open.
 func DamagedTables(dir string) (names []string, err error) {
-	dir, err = filepath.Abs(dir)
+	dir, lock, err := lockAtRest(dir)
 	if err != nil {
-		return nil, folderError(dir, err)
-	}
-	lock, err := lockDir(dir)
-	if err != nil {
-		return nil, folderError(dir, err)
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.release()) }()
-	if err := settle(dir); err != nil {
-		return nil, folderError(dir, err)
-	}
 	base := filepath.Join(dir, "log")
 	tables, _, err := listDatabase(base)
 	if errors.Is(err, fs.ErrNotExist) {
