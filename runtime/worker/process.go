@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -114,10 +115,19 @@ func (w *process) died(err error) *dsh.Fault {
 		why += ": " + words
 	}
 	kind := dsh.FaultUnavailable
-	if strings.Contains(why, "out of memory") || strings.Contains(why, "cannot allocate memory") {
+	if outOfMemory(why) {
 		kind = dsh.FaultMemory
 	}
 	return &dsh.Fault{Kind: kind, Message: "its worker process is lost: " + runtime.Printable(why, maxMessage), Cause: err}
+}
+
+// outOfMemory reports whether a worker's last words are those of Go's runtime at
+// the limit on its data: for the heap, or for the stack of one more thread, of
+// which there is no limit of their own.
+func outOfMemory(words string) bool {
+	return slices.ContainsFunc([]string{
+		"out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread",
+	}, func(text string) bool { return strings.Contains(words, text) })
 }
 
 // tail keeps the beginning of what a worker writes to stderr.

@@ -111,6 +111,12 @@ func (h hostile) Call(_ context.Context, c runtime.Call) (runtime.Result, error)
 			all = append(all, make([]byte, 64<<20))
 			goruntime.KeepAlive(all)
 		}
+	case "no-thread": // as Go's runtime says it, with C and without
+		fmt.Fprintln(os.Stderr, "runtime/cgo: pthread_create failed: Resource temporarily unavailable")
+		os.Exit(2)
+	case "no-go-thread":
+		fmt.Fprintln(os.Stderr, "runtime: failed to create new OS thread (have 6 already; errno=11)")
+		os.Exit(2)
 	case "floods":
 		for {
 			os.Stdout.Write(make([]byte, 1<<16))
@@ -329,6 +335,17 @@ func TestMemoryLimit(t *testing.T) {
 	var f *dsh.Fault
 	if !errors.As(err, &f) || f.Kind != dsh.FaultMemory {
 		t.Error(err)
+	}
+}
+
+// TestNoThread: the limit may also be met by the stack of one more thread.
+func TestNoThread(t *testing.T) {
+	for _, does := range []string{"no-thread", "no-go-thread"} {
+		_, err := run(t, does, time.Minute, "")
+		var f *dsh.Fault
+		if !errors.As(err, &f) || f.Kind != dsh.FaultMemory {
+			t.Errorf("%s: %v", does, err)
+		}
 	}
 }
 
