@@ -115,16 +115,21 @@ func (w *process) died(err error) *dsh.Fault {
 		why += ": " + words
 	}
 	kind := dsh.FaultUnavailable
-	if outOfMemory(why) {
+	if outOfMemory(w.stderr.all()) {
 		kind = dsh.FaultMemory
 	}
 	return &dsh.Fault{Kind: kind, Message: "its worker process is lost: " + runtime.Printable(why, maxMessage), Cause: err}
 }
 
 // outOfMemory reports whether a worker's last words are those of Go's runtime at
-// the limit on its data: for the heap, or for the stack of one more thread, of
-// which there is no limit of their own.
+// the limit on its data: for the heap, for the stack of one more thread, of which
+// there is no limit of their own, or for the garbage collector's own lists, whose
+// memory it does not check (Go 1.26): it reads at address 0, on the system's stack,
+// where no guest runs.
 func outOfMemory(words string) bool {
+	if strings.HasPrefix(words, "SIGSEGV") && strings.Contains(words, " addr=0x0\n") && strings.Contains(words, "\ngoroutine 0 ") {
+		return true
+	}
 	return slices.ContainsFunc([]string{
 		"out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread",
 	}, func(text string) bool { return strings.Contains(words, text) })
@@ -143,9 +148,13 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (t *tail) line() string {
+func (t *tail) all() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	line, _, _ := strings.Cut(strings.TrimSpace(string(t.text)), "\n")
+	return strings.TrimSpace(string(t.text))
+}
+
+func (t *tail) line() string {
+	line, _, _ := strings.Cut(t.all(), "\n")
 	return line
 }

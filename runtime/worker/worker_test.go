@@ -117,6 +117,10 @@ func (h hostile) Call(_ context.Context, c runtime.Call) (runtime.Result, error)
 	case "no-go-thread":
 		fmt.Fprintln(os.Stderr, "runtime: failed to create new OS thread (have 6 already; errno=11)")
 		os.Exit(2)
+	case "no-list", "null": // as the garbage collector says it, and as a guest's code would
+		goroutine := map[hostile]int{"no-list": 0, "null": 7}[h]
+		fmt.Fprintf(os.Stderr, "SIGSEGV: segmentation violation\nPC=0x4377dd m=6 sigcode=1 addr=0x0\n\ngoroutine %d gp=0x377027e16960 m=6 mp=0x377027d69008 [idle]:\n", goroutine)
+		os.Exit(2)
 	case "floods":
 		for {
 			os.Stdout.Write(make([]byte, 1<<16))
@@ -338,13 +342,16 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// TestNoThread: the limit may also be met by the stack of one more thread.
-func TestNoThread(t *testing.T) {
-	for _, does := range []string{"no-thread", "no-go-thread"} {
+// TestLastWords: the limit may also be met by the stack of one more thread, and by
+// the garbage collector; not every fault is one of memory.
+func TestLastWords(t *testing.T) {
+	for does, want := range map[string]dsh.FaultKind{
+		"no-thread": dsh.FaultMemory, "no-go-thread": dsh.FaultMemory, "no-list": dsh.FaultMemory, "null": dsh.FaultUnavailable,
+	} {
 		_, err := run(t, does, time.Minute, "")
 		var f *dsh.Fault
-		if !errors.As(err, &f) || f.Kind != dsh.FaultMemory {
-			t.Errorf("%s: %v", does, err)
+		if !errors.As(err, &f) || f.Kind != want {
+			t.Errorf("%s: %v, want %s", does, err, want)
 		}
 	}
 }
